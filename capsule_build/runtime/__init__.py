@@ -1,0 +1,1 @@
+"""The thin runtime module: the standard library only, and nothing else of the project."""

@@ -1,0 +1,147 @@
+"""The one place that starts other programs.
+
+Programs are started from a list of arguments, never through a shell. What a failing program said is in
+the error, so that nobody has to run it again to learn why it failed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from .errors import CapsuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_TAIL_BYTES = 4000
+"""How much of a failing program's output an error repeats."""
+
+
+class ProgramMissingError(CapsuleError):
+    """The program to start is not installed."""
+
+
+class CommandError(CapsuleError):
+    """A program ended with a status other than 0, or didn't end in time.
+
+    Attributes:
+        result: What the program left; `None` when it was stopped for its time.
+    """
+
+    def __init__(self, message: str, *, result: Result | None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.result = result
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program left: its exit status (negative: the signal that ended it) and its output."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; undecodable bytes are escaped."""
+        return self.stdout.decode("utf-8", "backslashreplace")
+
+    @property
+    def error_text(self) -> str:
+        """Standard error as text; undecodable bytes are escaped."""
+        return self.stderr.decode("utf-8", "backslashreplace")
+
+
+def quote(argv: Sequence[str]) -> str:
+    """Return a command line that a person can paste into a shell."""
+    return shlex.join(argv)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    stdin: bytes | IO[bytes] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float | None = None,
+    check: bool = True,
+) -> Result:
+    """Run a program to its end and return what it left.
+
+    Args:
+        argv: The program and its arguments.
+        stdin: Bytes, or a file, for its standard input; without, its input is empty.
+        env: The whole environment; without, the caller's own.
+        cwd: The working folder.
+        timeout: Seconds after which the program and its children are killed.
+        check: Whether a status other than 0 is an error.
+
+    Raises:
+        ProgramMissingError: The program isn't there.
+        CommandError: It failed, or took too long.
+    """
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if isinstance(stdin, bytes) else (stdin or subprocess.DEVNULL),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            start_new_session=timeout is not None,
+        )
+    except FileNotFoundError as error:
+        raise ProgramMissingError(f"'{argv[0]}' is not installed, or not on PATH.") from error
+    except OSError as error:
+        raise ProgramMissingError(f"'{argv[0]}' can't be started: {error.strerror}.") from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin if isinstance(stdin, bytes) else None, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise CommandError(f"'{quote(argv)}' didn't end within {timeout:g} s.", result=None) from error
+        except BaseException:
+            process.kill()
+            raise
+    result = Result(tuple(argv), process.returncode, stdout, stderr)
+    if check and result.code != 0:
+        said = (result.stderr or result.stdout)[-_TAIL_BYTES:].decode("utf-8", "backslashreplace").strip()
+        raise CommandError(
+            f"'{quote(argv)}' failed with status {result.code}" + (f":\n{said}" if said else "."),
+            result=result,
+        )
+    return result
+
+
+def start(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, output: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program that goes on by itself (a daemon), in a session of its own, and return at once.
+
+    Args:
+        argv: The program and its arguments.
+        env: The whole environment; without, the caller's own.
+        output: A file for what it prints; without, that is dropped.
+
+    Raises:
+        ProgramMissingError: The program isn't there.
+    """
+    sink = output or subprocess.DEVNULL
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ProgramMissingError(f"'{argv[0]}' is not installed, or not on PATH.") from error
