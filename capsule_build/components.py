@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from .runtime.platforms import Platform
+
 KINDS: Final = ("pypi", "debian", "npm", "github-release")
 """The origins that an input can come from."""
 
@@ -58,6 +60,20 @@ class Component:
     targets: Mapping[str, str]
     version: str = ""
 
+    def target_for(self, platform: Platform) -> str:
+        """Return the most specific target that serves a platform.
+
+        Raises:
+            UsageError: There is none.
+        """
+        for target in targets_of(platform):
+            if target in self.targets:
+                return target
+        raise UsageError(
+            f"The component '{self.name}' has no target for {platform}; it has "
+            f"{', '.join(sorted(self.targets))}."
+        )
+
     def selector(self, target: str) -> str:
         """Return what selects the file for `target`.
 
@@ -71,6 +87,11 @@ class Component:
             raise UsageError(
                 f"The component '{self.name}' has no target '{target}'; it has {known}."
             ) from None
+
+
+def targets_of(platform: Platform) -> tuple[str, ...]:
+    """Return the targets that serve a platform, the most specific first."""
+    return (f"{platform.architecture}-{platform.libc}", platform.architecture, "any")
 
 
 def load_components(path: Path) -> dict[str, Component]:

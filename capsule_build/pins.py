@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from .components import KINDS, TARGETS
+from .components import KINDS, TARGETS, targets_of
 from .runtime.errors import ContractError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PinSet:
             InputError: There is none.
         """
         by_target = {pin.target: pin for pin in self.pins if pin.component == component}
-        for target in (f"{platform.architecture}-{platform.libc}", platform.architecture, "any"):
+        for target in targets_of(platform):
             if target in by_target:
                 return by_target[target]
         known = f"; there are pins for {', '.join(sorted(by_target))}" if by_target else ""

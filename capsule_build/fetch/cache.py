@@ -203,6 +203,12 @@ class Cache:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
+        # A tree copied out of a container may hold folders that even their owner can't write to.
+        for parent, folders, _ in os.walk(path):
+            for name in folders:
+                if not (folder := Path(parent, name)).is_symlink():
+                    with contextlib.suppress(OSError):
+                        folder.chmod(0o700)
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

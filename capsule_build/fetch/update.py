@@ -7,13 +7,15 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..pins import Pin, PinSet
+from ..pins import Pin, PinSet, dump_pins
 from ..runtime.errors import UsageError
+from ..runtime.files import write_atomically
 from .lookup import current
 from .parallel import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from ..components import Component
     from .cache import Cache
@@ -80,6 +82,35 @@ def update(
     replaced = {component.name for component in chosen}
     kept = [pin for pin in pinset.pins if names and pin.component not in replaced]
     return PinSet(pinset.epoch, ()).replace([*kept, *fresh])
+
+
+def named(pinset: PinSet, names: Collection[str]) -> tuple[Pin, ...]:
+    """Return the pins of some components; of all, when `names` is empty.
+
+    Raises:
+        UsageError: A name is no pinned component's.
+    """
+    known = {pin.component for pin in pinset.pins}
+    if unknown := sorted(set(names) - known):
+        raise UsageError(
+            f"No pin names a component {', '.join(unknown)}.", hint=f"Pinned are {', '.join(sorted(known))}."
+        )
+    return tuple(pin for pin in pinset.pins if not names or pin.component in names)
+
+
+def write_pins(path: Path, pinset: PinSet) -> None:
+    """Write `pins.lock.json`, wholly or not at all.
+
+    Raises:
+        UsageError: It can't be written.
+    """
+    try:
+        write_atomically(path, dump_pins(pinset))
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be written: {error.strerror or error}.",
+            hint="Copy the folder of recipes, and name the copy with --recipes DIR.",
+        ) from error
 
 
 def changes(old: PinSet, new: PinSet) -> list[Change]:

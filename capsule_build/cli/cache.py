@@ -1,0 +1,72 @@
+"""`capsule-build cache`: what was downloaded, and getting rid of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from ..fetch.cache import Cache
+from .definitions import load_definitions
+from .output import human_size, out, print_json, print_table
+from .pins import recipe_folder
+
+SCHEMA: Final = "capsule-build.cache.v1"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    group = typer.Typer(no_args_is_help=True, help="Show or clean the cache of inputs.")
+    group.command("list")(list_entries)
+    group.command("prune")(prune)
+    app.add_typer(group, name="cache")
+
+
+def list_entries(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+) -> None:
+    """List the inputs that are in the cache, and which pins name them."""
+    cache = Cache()
+    names: dict[str, list[str]] = {}
+    for pin in load_definitions(recipe_folder(context)).pins.pins:
+        names.setdefault(pin.sha256, []).append(pin.label)
+    entries = cache.entries()
+    if as_json:
+        print_json(
+            {
+                "schema_version": SCHEMA,
+                "root": str(cache.root),
+                "files": [
+                    {"sha256": entry.sha256, "size": entry.size, "pins": names.get(entry.sha256, [])}
+                    for entry in entries
+                ],
+            }
+        )
+        return
+    print_table(
+        ("sha256", "size", "pins"),
+        [
+            (entry.sha256[:16], human_size(entry.size), ", ".join(names.get(entry.sha256, ["(none)"])))
+            for entry in entries
+        ],
+    )
+    total = sum(entry.size for entry in entries)
+    out().print(f"{len(entries)} files, {human_size(total)}, in {cache.root}", markup=False)
+
+
+def prune(
+    context: typer.Context,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Remove what pins name, too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+) -> None:
+    """Remove inputs that no pin names, and what interrupted runs left."""
+    pins = () if everything else load_definitions(recipe_folder(context)).pins.pins
+    dropped = Cache().prune({pin.sha256 for pin in pins}, dry_run=dry_run)
+    for entry in dropped:
+        out().print(f"{entry.sha256}  {human_size(entry.size)}", markup=False)
+    verb = "Would remove" if dry_run else "Removed"
+    total = sum(entry.size for entry in dropped)
+    out().print(f"{verb} {len(dropped)} files, {human_size(total)}.")
