@@ -1,0 +1,61 @@
+"""What all commands print alike: tables for people, JSON for machines, errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..runtime.errors import CapsuleError
+
+
+def out() -> Console:
+    """Return the console of results: standard output. Rich respects NO_COLOR and knows terminals."""
+    return Console(soft_wrap=True, highlight=False)
+
+
+def err() -> Console:
+    """Return the console of everything that isn't a result (standard error)."""
+    return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Print a value for machines: stable keys, one final newline."""
+    sys.stdout.write(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
+    """Print a table for people."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    out().print(table)
+
+
+def print_error(error: CapsuleError) -> None:
+    """Print what was wrong, where, and what to do next."""
+    console = err()
+    console.print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint:
+        console.print(escape(error.hint))
+    for note in getattr(error, "__notes__", ()):
+        console.print(escape(note))
+
+
+def human_size(size: int) -> str:
+    """Return a number of bytes as people read it: `52.4 MB` (1 MB is 1,000,000 bytes)."""
+    value = float(size)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

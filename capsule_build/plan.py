@@ -1,0 +1,222 @@
+"""What a build will do, decided before anything is done: no network, no engine, no clock.
+
+All that does something (fetch, render, engine, pack) takes the plan that is made here.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from .recipes import check_libc
+from .runtime.errors import UsageError
+from .runtime.manifest import Manifest, install_root
+from .runtime.platforms import Platform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from .pins import Pin, PinSet
+    from .recipes import Recipe
+
+LAUNCHER: Final = "bin/capsule-exec"
+
+
+class Role(enum.Enum):
+    """What an input is for."""
+
+    RUNTIME = "runtime"
+    """A runtime that the capsule is named for."""
+    SHIPPED = "shipped"
+    """Files of it are in the bundle."""
+    LINKED = "linked"
+    """It is linked statically into the capsule's own tools."""
+    LICENCES = "licences"
+    """Only licence texts are taken from it."""
+    BUILD = "build"
+    """It runs in the build, on the build machine's architecture, and leaves nothing in the bundle."""
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What a user asked for.
+
+    Attributes:
+        libc: The C library of the images that the capsule is for.
+        architecture: Their architecture.
+        build_architecture: The architecture that the engine's containers run on.
+        versions: Exact versions asked for, by component.
+        sources: Files or folders that take a pin's place, by component.
+        epoch: The modification time of all members, in seconds since 1970; `None`: the pins' own.
+        output: The bundle's path; `None`: named after the capsule in `dist`.
+    """
+
+    libc: str
+    architecture: str
+    build_architecture: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Path] = field(default_factory=dict)
+    epoch: int | None = None
+    output: Path | None = None
+
+
+@dataclass(frozen=True)
+class PlannedInput:
+    """One input of a build.
+
+    Attributes:
+        component: Its name in components.toml.
+        role: What it is for.
+        platform: The platform whose variant of it is taken.
+        version: The version asked for.
+        pin: The pin that it comes by; `None` where an unpinned version must be looked up, or where
+            `source` takes its place.
+        source: The user's own file or folder.
+    """
+
+    component: str
+    role: Role
+    platform: Platform
+    version: str
+    pin: Pin | None
+    source: Path | None = None
+
+    @property
+    def key(self) -> str:
+        """A name for it among the build's inputs: a component can be shipped and run in the build."""
+        return f"build/{self.component}" if self.role is Role.BUILD else self.component
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build will do.
+
+    Attributes:
+        recipe: The recipe.
+        options: What the user asked for.
+        manifest: The bundle's manifest, as it will be written.
+        inputs: Everything that the build takes in, in the recipe's order.
+        versions: The chosen version of each runtime component.
+        output: The bundle's path.
+        epoch: The modification time of all members, in seconds since 1970.
+    """
+
+    recipe: Recipe
+    options: BuildOptions
+    manifest: Manifest
+    inputs: tuple[PlannedInput, ...]
+    versions: Mapping[str, str]
+    output: Path
+    epoch: int
+
+    @property
+    def platform(self) -> Platform:
+        """The platform that the capsule is for."""
+        return self.manifest.platform
+
+    @property
+    def overrides(self) -> tuple[PlannedInput, ...]:
+        """The inputs that the user's own files take the place of."""
+        return tuple(item for item in self.inputs if item.source is not None)
+
+
+def make_plan(recipe: Recipe, options: BuildOptions, pins: PinSet, *, dist: Path) -> BuildPlan:
+    """Decide what a build of `recipe` will do.
+
+    Args:
+        recipe: The recipe.
+        options: What the user asked for.
+        pins: The pinned inputs.
+        dist: The folder for an output that isn't named.
+
+    Raises:
+        UsageError: A libc, version or source that this recipe can't take.
+        InputError: A component has no pin for the platform.
+    """
+    platform = Platform(options.architecture, check_libc(recipe, options.libc))
+    choices = {choice.component: choice for choice in recipe.runtimes}
+    unknown = set(options.versions) - set(choices)
+    if unknown:
+        raise UsageError(f"{recipe.id} has no {', '.join(sorted(unknown))} whose version could be chosen.")
+    defaults: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    for component, choice in choices.items():
+        defaults[component] = pins.find(component, platform).version
+        versions[component] = choice.check(options.versions.get(component, defaults[component]))
+    inputs = tuple(_inputs(recipe, options, pins, platform, versions))
+    _check_sources(options.sources, inputs)
+
+    version = _capsule_version(recipe, versions, defaults)
+    manifest = Manifest(
+        runtime_id=recipe.id,
+        runtime_version=version,
+        platform=platform,
+        install_root=install_root(recipe.id, version, platform),
+        launcher=LAUNCHER,
+        tools=dict(recipe.tools),
+    )
+    standard = versions == defaults
+    name = default_name(recipe, platform) if standard else f"{recipe.id}-{version}-{platform}.tar.gz"
+    return BuildPlan(
+        recipe=recipe,
+        options=options,
+        manifest=manifest,
+        inputs=inputs,
+        versions=versions,
+        output=options.output or dist / name,
+        epoch=pins.epoch if options.epoch is None else options.epoch,
+    )
+
+
+def default_name(recipe: Recipe, platform: Platform) -> str:
+    """Return the file name of the bundle that a tag stands for."""
+    return f"{recipe.tag}-{platform}.tar.gz"
+
+
+def _inputs(
+    recipe: Recipe, options: BuildOptions, pins: PinSet, platform: Platform, versions: Mapping[str, str]
+) -> Iterator[PlannedInput]:
+    builder = Platform(options.build_architecture, options.libc)
+    roles = (
+        (Role.RUNTIME, tuple(choice.component for choice in recipe.runtimes), platform),
+        (Role.SHIPPED, recipe.shipped, platform),
+        (Role.LINKED, recipe.linked, platform),
+        (Role.LICENCES, recipe.licences, platform),
+        (Role.BUILD, recipe.build, builder),
+    )
+    for role, components, where in roles:
+        for component in components:
+            # The build's own tools are never replaced: a source stands in for what is shipped.
+            source = None if role is Role.BUILD else options.sources.get(component)
+            pin = pins.find(component, where)
+            version = versions.get(component, pin.version) if role is Role.RUNTIME else pin.version
+            yield PlannedInput(
+                component=component,
+                role=role,
+                platform=where,
+                version=version,
+                pin=pin if source is None and version == pin.version else None,
+                source=source,
+            )
+
+
+def _check_sources(sources: Mapping[str, Path], inputs: tuple[PlannedInput, ...]) -> None:
+    names = [item.component for item in inputs if item.role is not Role.BUILD]
+    for name in sources:
+        if name not in names:
+            raise UsageError(
+                f"--source {name}=...: this recipe has no input of that name.",
+                hint=f"Its inputs: {', '.join(names)}.",
+            )
+
+
+def _capsule_version(recipe: Recipe, versions: Mapping[str, str], defaults: Mapping[str, str]) -> str:
+    named = [versions[choice.component] for choice in recipe.runtimes if choice.in_version]
+    others = [
+        f"{choice.component}{versions[choice.component]}"
+        for choice in recipe.runtimes
+        if not choice.in_version and versions[choice.component] != defaults[choice.component]
+    ]
+    return "-".join(named + others)

@@ -1,0 +1,290 @@
+"""Recipes: `recipes/<id>.toml`, read into a model. A runtime is data: adding one needs no Python.
+
+The format's keys are documented in docs/recipes.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from .runtime.errors import ContractError, UsageError
+from .runtime.platforms import LIBCS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+SCHEMA_VERSION: Final = 1
+_NOT_RECIPES: Final = frozenset({"components"})
+_EXACT_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+
+
+@dataclass(frozen=True)
+class RuntimeChoice:
+    """A component whose version a user can choose.
+
+    Attributes:
+        component: Its name in components.toml.
+        option: The command's option, such as `--node-version`.
+        series: What an exact version must begin with (`24`, `3.12`); empty: any.
+        in_version: Whether the capsule's version always names it.
+        marker: A file below the root of somebody's own build of it (`--source`), by which that root is found.
+        version_file: The file below that root that says its version ...
+        version_pattern: ... where the groups of this pattern, joined by dots, are the version.
+    """
+
+    component: str
+    option: str
+    series: str
+    in_version: bool
+    marker: str
+    version_file: str
+    version_pattern: str
+
+    @property
+    def form(self) -> str:
+        """What a version of the series looks like: `24.x.y`."""
+        fixed = self.series.split(".") if self.series else []
+        return ".".join([*fixed, *"xyz"[: 3 - len(fixed)]])
+
+    def check(self, version: str) -> str:
+        """Return `version` if it is an exact one of the series.
+
+        Raises:
+            UsageError: It isn't.
+        """
+        if not _EXACT_VERSION.fullmatch(version):
+            raise UsageError(
+                f"{self.option} '{version}' is not an exact version.",
+                hint=f"Give all three numbers, as in {self.form}: a capsule is made of exact inputs.",
+            )
+        if self.series and not version.startswith(f"{self.series}."):
+            raise UsageError(
+                f"{self.option} '{version}' is not a version of this recipe, which makes {self.form}.",
+                hint="Another series needs a recipe of its own: see docs/recipes.md.",
+            )
+        return version
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A component that comes inside another: where the finished tree says its version."""
+
+    name: str
+    title: str
+    inside: str
+    license: str
+    version_file: str
+    version_key: str
+
+
+@dataclass(frozen=True)
+class SmokeCheck:
+    """A tool, its arguments, and what it must print; `{component}` stands for a version."""
+
+    tool: str
+    arguments: tuple[str, ...]
+    expect: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a capsule is made of."""
+
+    id: str
+    tag: str
+    title: str
+    libcs: tuple[str, ...]
+    template: str
+    runtimes: tuple[RuntimeChoice, ...]
+    shipped: tuple[str, ...]
+    linked: tuple[str, ...]
+    licences: tuple[str, ...]
+    build: tuple[str, ...]
+    tools: Mapping[str, str]
+    embedded: tuple[Embedded, ...]
+    smoke: tuple[SmokeCheck, ...]
+    path: Path
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read one recipe.
+
+    Raises:
+        ContractError: It isn't TOML, lacks a key, or has one that means nothing.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ContractError(f"The recipe {path} can't be read: {error}.") from error
+    reader = _Table(path, "", data)
+    if reader.take("schema_version", int) != SCHEMA_VERSION:
+        raise ContractError(f"The recipe {path} has a schema_version that this capsule-build doesn't know.")
+    components = reader.table("components")
+    tools = reader.table("tools")
+    recipe = Recipe(
+        id=reader.take("id", str),
+        tag=reader.take("tag", str),
+        title=reader.take("title", str),
+        libcs=reader.strings("libcs"),
+        template=reader.take("template", str),
+        runtimes=reader.each("runtime", _runtime),
+        shipped=components.strings("shipped"),
+        linked=components.strings("linked"),
+        licences=components.strings("licences"),
+        build=components.strings("build"),
+        tools=tools.all_strings(),
+        embedded=reader.each("embedded", lambda table: Embedded(**table.all_strings(*_EMBEDDED_KEYS))),
+        smoke=reader.each("smoke", _smoke),
+        path=path,
+    )
+    components.finish()
+    reader.finish()
+    _check(recipe)
+    return recipe
+
+
+def load_recipes(folder: Path) -> dict[str, Recipe]:
+    """Read all recipes of a folder, by their ids.
+
+    Raises:
+        UsageError: The folder isn't there or holds no recipe.
+        ContractError: One of them is malformed.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"The recipe folder {folder} isn't there.")
+    recipes = {
+        path.stem: load_recipe(path)
+        for path in sorted(folder.glob("*.toml"))
+        if path.stem not in _NOT_RECIPES
+    }
+    if not recipes:
+        raise UsageError(f"The folder {folder} holds no recipe.", hint="A recipe is a file <id>.toml.")
+    return recipes
+
+
+def find_recipe(recipes: Mapping[str, Recipe], name: str) -> Recipe:
+    """Return the recipe of that id.
+
+    Raises:
+        UsageError: There is none; the message suggests the nearest.
+    """
+    if name in recipes:
+        return recipes[name]
+    near = difflib.get_close_matches(name, recipes, n=1, cutoff=0.4)
+    raise UsageError(
+        f"There is no recipe '{name}'" + (f": did you mean '{near[0]}'?" if near else "."),
+        hint=f"Recipes: {', '.join(recipes)}.",
+    )
+
+
+def check_libc(recipe: Recipe, libc: str) -> str:
+    """Return `libc` if the recipe can be built for it.
+
+    Raises:
+        UsageError: It can't.
+    """
+    if libc not in recipe.libcs:
+        raise UsageError(
+            f"'{libc}' is not a C library that {recipe.id} is made for: {' or '.join(recipe.libcs)}."
+        )
+    return libc
+
+
+def _runtime(table: _Table) -> RuntimeChoice:
+    pattern = table.take("version_pattern", str)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise table.error("version_pattern", f"isn't a regular expression: {error}") from error
+    return RuntimeChoice(
+        component=table.take("component", str),
+        option=table.take("option", str),
+        series=table.take("series", str, ""),
+        in_version=table.take("in_version", bool, False),
+        marker=table.take("marker", str),
+        version_file=table.take("version_file", str),
+        version_pattern=pattern,
+    )
+
+
+def _smoke(table: _Table) -> SmokeCheck:
+    return SmokeCheck(table.take("tool", str), table.strings("arguments"), table.take("expect", str))
+
+
+def _check(recipe: Recipe) -> None:
+    """Refuse what is well-formed but can't be meant."""
+
+    def refuse(what: str) -> ContractError:
+        return ContractError(f"The recipe {recipe.path} {what}.")
+
+    if recipe.id != recipe.path.stem:
+        raise refuse(f"has the id '{recipe.id}', which differs from its file's name")
+    if not recipe.libcs or not set(recipe.libcs) <= set(LIBCS):
+        raise refuse(f"names libcs other than {', '.join(LIBCS)}")
+    if not any(choice.in_version for choice in recipe.runtimes):
+        raise refuse("has no runtime that makes up its version")
+    for check in recipe.smoke:
+        if check.tool not in recipe.tools:
+            raise refuse(f"has a smoke check of '{check.tool}', which isn't among its tools")
+    unchecked = set(recipe.tools) - {check.tool for check in recipe.smoke}
+    if unchecked:
+        raise refuse(f"has no smoke check of {', '.join(sorted(unchecked))}")
+
+
+_MISSING: Final[Any] = object()
+_EMBEDDED_KEYS: Final = tuple(Embedded.__dataclass_fields__)
+_Value = TypeVar("_Value")
+
+
+class _Table:
+    """A TOML table that is read key by key and has nothing left in the end."""
+
+    def __init__(self, path: Path, name: str, data: dict[str, Any]) -> None:
+        self._path = path
+        self._name = name
+        self._data = dict(data)
+
+    def error(self, key: str, what: str) -> ContractError:
+        where = f"{self._name}.{key}" if self._name else key
+        return ContractError(
+            f"The recipe {self._path}: '{where}' {what}.", hint="docs/recipes.md lists the keys."
+        )
+
+    def take(self, key: str, kind: type[_Value], default: _Value = _MISSING) -> _Value:
+        value = self._data.pop(key, default)
+        if value is _MISSING:
+            raise self.error(key, "is missing")
+        if not isinstance(value, kind):
+            raise self.error(key, f"should be a {kind.__name__}")
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        values = self.take(key, list)
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(key, "should hold strings")
+        return tuple(values)
+
+    def all_strings(self, *keys: str) -> dict[str, str]:
+        return {key: self.take(key, str) for key in keys or tuple(self._data)}
+
+    def table(self, key: str) -> _Table:
+        return _Table(self._path, key, self.take(key, dict))
+
+    def each(self, key: str, read: Callable[[_Table], _Value]) -> tuple[_Value, ...]:
+        values = []
+        for data in self.take(key, list, []):
+            if not isinstance(data, dict):
+                raise self.error(key, "should be an array of tables")
+            table = _Table(self._path, key, data)
+            values.append(read(table))
+            table.finish()
+        return tuple(values)
+
+    def finish(self) -> None:
+        for key in self._data:
+            raise self.error(key, "means nothing here")

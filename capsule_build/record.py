@@ -1,0 +1,111 @@
+"""The build record: what was asked, every input with its digest, and what did the work.
+
+It is written beside the bundle as `<bundle>.build.json`; its keys are documented in docs/build-record.md.
+The release's provenance is made from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final
+
+from . import __version__
+from .inputs import Origin
+from .pins import dump_pins
+from .resources import native_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from .engine.protocol import EngineInfo
+    from .inputs import ReadyInput
+    from .pack import Packed
+    from .pins import PinSet
+    from .plan import BuildPlan
+
+SCHEMA_VERSION: Final = "capsule-build.record.v1"
+SUFFIX: Final = ".build.json"
+
+
+def make_record(
+    plan: BuildPlan,
+    inputs: Iterable[ReadyInput],
+    packed: Packed,
+    *,
+    pins: PinSet,
+    templates: Path,
+    dockerfile: str,
+    engine: EngineInfo,
+) -> bytes:
+    """Return the build record of a bundle: JSON with sorted keys, and a final newline."""
+    options = plan.options
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "bundle": {"filename": plan.output.name, "sha256": packed.sha256, "size": packed.size},
+        "capsule": {
+            "runtime": {"id": plan.manifest.runtime_id, "version": plan.manifest.runtime_version},
+            "tag": plan.recipe.tag,
+            "platform": str(plan.platform),
+            "install_root": plan.manifest.install_root,
+        },
+        "asked": {
+            "recipe": plan.recipe.id,
+            "libc": options.libc,
+            "architecture": options.architecture,
+            "versions": dict(options.versions),
+            "sources": sorted(options.sources),
+            "epoch": options.epoch,
+        },
+        "epoch": plan.epoch,
+        "inputs": [_input(item) for item in inputs],
+        "overrides": sorted(
+            {item.planned.component for item in inputs if item.origin in {Origin.SOURCE, Origin.NEWER}}
+        ),
+        "definitions": {
+            "recipe": _digest(plan.recipe.path.read_bytes()),
+            "templates": _tree_digest(templates),
+            "native": _tree_digest(native_dir()),
+            "pins": _digest(dump_pins(pins)),
+            "dockerfile": _digest(dockerfile.encode()),
+        },
+        "builder": {
+            "capsule_build": __version__,
+            "python": platform.python_version(),
+            "zlib_ng": metadata.version("zlib-ng"),
+            "engine": {"name": engine.name, "client": engine.client_version, "server": engine.server_version},
+        },
+    }
+    return (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _input(item: ReadyInput) -> dict[str, Any]:
+    return {
+        "component": item.planned.component,
+        "role": item.planned.role.value,
+        "version": item.version,
+        "origin": item.origin.value,
+        # A path of the builder's machine says nothing to others, and too much about the machine.
+        "reference": item.reference if item.pin else None,
+        "file": item.file,
+        "sha256": item.sha256,
+        "size": item.size,
+        "license": item.license,
+    }
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _tree_digest(folder: Path) -> str:
+    """Return one digest over the names and bytes of all files that a build takes from a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            name = path.relative_to(folder).as_posix()
+            digest.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,123 @@
+"""Writes a build's context: the Dockerfile from its template, the scripts, and the inputs beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import jinja2
+
+from .debian_archive import read_member
+from .engine.protocol import LABEL
+from .plan import Role
+from .resources import licence_text, native_dir
+from .runtime.errors import ContractError
+from .runtime.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .inputs import ReadyInput
+    from .plan import BuildPlan
+
+_SHELL: Final = "build/busybox-static"
+_NATIVE_SOURCES: Final = ("*.c", "*.h", "build.sh")
+
+
+@dataclass(frozen=True)
+class Context:
+    """A build context on disk, and the Dockerfile in it."""
+
+    folder: Path
+    dockerfile: str
+
+
+def dockerfile(plan: BuildPlan, names: Mapping[str, str], *, templates: Path) -> str:
+    """Return the Dockerfile of a plan.
+
+    Args:
+        plan: The plan.
+        names: The file name of each input, by the input's key.
+        templates: The folder of templates.
+
+    Raises:
+        ContractError: The template is missing, malformed, or uses a variable that doesn't exist.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - a Dockerfile is not HTML
+    )
+    environment.filters["basename"] = lambda path: PurePosixPath(path).name
+    try:
+        text = environment.get_template(plan.recipe.template).render(
+            manifest=plan.manifest,
+            platform=str(plan.platform),
+            root=plan.manifest.install_root,
+            arch=plan.platform.architecture,
+            libc=plan.platform.libc,
+            label=LABEL,
+            inputs={key: f"inputs/{name}" for key, name in names.items()},
+            base_inputs=[item.key for item in plan.inputs if item.role in {Role.SHIPPED, Role.LICENCES}],
+        )
+    except jinja2.TemplateError as error:
+        where = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+        raise ContractError(
+            f"The template {plan.recipe.template}{where} can't be rendered: {error.message or error}.",
+            hint=f"Templates are read from {templates}.",
+        ) from error
+    return text
+
+
+def render(plan: BuildPlan, inputs: Iterable[ReadyInput], folder: Path, *, templates: Path) -> Context:
+    """Write the build context of a plan into an empty folder.
+
+    Args:
+        plan: The plan.
+        inputs: The plan's inputs, with their verified files.
+        folder: Where to write.
+        templates: The folder of templates.
+
+    Raises:
+        ContractError: The template can't be rendered.
+        InputError: The shell's package is malformed.
+    """
+    ready = {item.planned.key: item for item in inputs}
+    text = dockerfile(plan, {key: item.file for key, item in ready.items()}, templates=templates)
+    beside = folder / "inputs"
+    beside.mkdir()
+    for item in ready.values():
+        _link(item.path, beside / item.file)
+    bootstrap = folder / "bootstrap"
+    bootstrap.mkdir()
+    shell = read_member(ready[_SHELL].path, "usr/bin/busybox")
+    write_atomically(bootstrap / "busybox", shell, mode=0o755)
+    _copy_tree(templates / "scripts", folder / "scripts", ("*.sh",))
+    _copy_tree(native_dir(), folder / "native", _NATIVE_SOURCES)
+    write_atomically(folder / "native" / "LICENSE", licence_text())
+    write_atomically(folder / "Dockerfile", text.encode())
+    return Context(folder, text)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Put a file beside the Dockerfile without copying it, where the file systems allow that."""
+    if target.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _copy_tree(source: Path, target: Path, patterns: tuple[str, ...]) -> None:
+    # Modes and times are set here: engines' caches look at modes, and a checkout's depend on the umask.
+    target.mkdir()
+    for pattern in patterns:
+        for path in sorted(source.glob(pattern)):
+            write_atomically(target / path.name, path.read_bytes())

@@ -1,0 +1,157 @@
+"""The user's own inputs: `--source NAME=PATH` puts a file in a pin's place.
+
+A runtime (Node.js, CPython) is taken from an archive in upstream's own layout, whose root and version are
+found as the recipe says; any other component from a file of the kind that its pin names. What is taken is
+brought into the form that the build unpacks, and hashed as the user gave it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import zstandard
+
+from .debian_archive import control_field
+from .runtime.errors import InputError, UsageError
+from .runtime.files import atomic_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .plan import PlannedInput
+    from .recipes import RuntimeChoice
+
+SUFFIXES: Final = (".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".tar", ".zip", ".whl")
+_MAX_VERSION_FILE_BYTES: Final = 1 << 20
+
+
+def parse_sources(values: Sequence[str]) -> dict[str, Path]:
+    """Read the values of `--source`.
+
+    Raises:
+        UsageError: One isn't `NAME=PATH`, names something twice, or names a file that isn't there.
+    """
+    sources: dict[str, Path] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name or not text:
+            raise UsageError(f"--source '{value}' is not of the form NAME=PATH.")
+        if name in sources:
+            raise UsageError(f"--source names '{name}' twice.")
+        path = Path(text)
+        if not path.exists():
+            raise UsageError(f"--source {name}={text}: there is no such file.")
+        sources[name] = path
+    return sources
+
+
+def stage_source(planned: PlannedInput, choices: Mapping[str, RuntimeChoice], folder: Path) -> Path:
+    """Bring a user's own input into the form that the build unpacks.
+
+    Args:
+        planned: The input, with its `source`.
+        choices: The recipe's runtimes, by component.
+        folder: Where a converted file may be written.
+
+    Returns:
+        The file for the build context: the user's own, or one in `folder`.
+
+    Raises:
+        UsageError: Its form isn't known, or its version differs from the one asked for.
+        InputError: It is damaged.
+    """
+    source = planned.source
+    if source is None:
+        raise ValueError(planned.component)
+    choice = choices.get(planned.component)
+    if choice is None:
+        version = _package_version(source)
+        staged = source
+    else:
+        staged = _as_tar(source, folder / f"{planned.component}.tar") if _needs_tar(source) else source
+        version = _archive_version(staged, choice)
+    if version != planned.version:
+        option = f"{choice.option} {version}" if choice else "a file of the pinned version"
+        raise UsageError(
+            f"--source {planned.component}={source} is version {version}; {planned.version} is asked for.",
+            hint=f"Ask for it with {option}." if choice else f"Give {option}.",
+        )
+    return staged
+
+
+def _needs_tar(source: Path) -> bool:
+    # busybox knows no zstd, and unpacks a .tgz by its longer name only.
+    return source.name.endswith((".tar.zst", ".tgz"))
+
+
+def _as_tar(source: Path, target: Path) -> Path:
+    """Write the archive's own tar, without its compression."""
+    try:
+        with _open(source) as stream, atomic_writer(target) as out:
+            while chunk := stream.read(1 << 20):
+                out.write(chunk)
+    except (OSError, EOFError, zstandard.ZstdError) as error:
+        raise InputError(f"{source} can't be decompressed: {error}.") from error
+    return target
+
+
+def _open(source: Path) -> IO[bytes] | gzip.GzipFile:
+    return zstandard.open(source, "rb") if source.name.endswith(".tar.zst") else gzip.open(source, "rb")
+
+
+def _archive_version(archive: Path, choice: RuntimeChoice) -> str:
+    if not archive.is_file():
+        raise UsageError(f"--source {choice.component}={archive} is not an archive.", hint=_kinds())
+    for name, read in _members(archive, choice):
+        if name.endswith(f"/{choice.version_file}") or name == choice.version_file:
+            text = read.decode("utf-8", "replace")
+            found = re.search(choice.version_pattern, text, re.DOTALL)
+            if found:
+                return ".".join(found.groups())
+    raise InputError(
+        f"--source {choice.component}={archive}: no {choice.version_file} in it says a version.",
+        hint=f"It should be upstream's archive, with {choice.marker} and {choice.version_file} in it.",
+    )
+
+
+def _members(archive: Path, choice: RuntimeChoice) -> Iterator[tuple[str, bytes]]:
+    try:
+        if archive.name.endswith((".zip", ".whl")):
+            with zipfile.ZipFile(archive) as zipped:
+                for entry in zipped.infolist():
+                    if (
+                        entry.filename.endswith(choice.version_file)
+                        and entry.file_size <= _MAX_VERSION_FILE_BYTES
+                    ):
+                        yield entry.filename, zipped.read(entry)
+        elif archive.name.endswith(SUFFIXES):
+            with tarfile.open(archive) as packed:
+                for member in packed:
+                    if member.name.endswith(choice.version_file) and member.size <= _MAX_VERSION_FILE_BYTES:
+                        stream = packed.extractfile(member)
+                        if stream is not None:
+                            yield member.name, stream.read()
+        else:
+            raise UsageError(f"--source {choice.component}={archive}: its form isn't known.", hint=_kinds())
+    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise InputError(f"{archive} is damaged: {error}.") from error
+
+
+def _package_version(source: Path) -> str:
+    if source.name.endswith(".deb"):
+        return control_field(source, "Version")
+    if source.name.endswith(".whl") and source.name.count("-") >= 4:
+        return source.name.split("-")[1]
+    raise UsageError(
+        f"{source} can't take this input's place.",
+        hint="Where a pin names a Debian package or a wheel, the source must be one too.",
+    )
+
+
+def _kinds() -> str:
+    return f"Known forms: {', '.join(SUFFIXES)}."
