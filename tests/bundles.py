@@ -137,9 +137,9 @@ class Bundle:
         self.members[place : place + 1] = entries
         return self
 
-    def change(self, name: str, **fields: bytes | None) -> Bundle:
+    def change(self, member: str, /, **fields: bytes | None) -> Bundle:
         """Change raw fields of a member."""
-        place = self.index(name)
+        place = self.index(member)
         self.members[place] = replace(self.members[place], **fields)  # type: ignore[arg-type]  # as above
         return self
 

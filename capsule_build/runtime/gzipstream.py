@@ -10,6 +10,7 @@ import struct
 import zlib
 from typing import IO, Final
 
+from .errors import UsageError
 from .limits import EXPANSION_GRACE_BYTES, MAX_EXPANSION, MAX_UNPACKED_BYTES
 from .rules import BundleError, Rule
 
@@ -35,6 +36,7 @@ class GzipReader:
 
     Raises:
         BundleError: From every method, when the stream breaks a rule of its layer.
+        UsageError: From every method, when the stream can't be read.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -120,7 +122,10 @@ class GzipReader:
 
     def _pull(self) -> bytes:
         """Read the next packed bytes from the stream."""
-        piece = self._stream.read(_INPUT_BYTES)
+        try:
+            piece = self._stream.read(_INPUT_BYTES)
+        except OSError as error:
+            raise UsageError(f"The bundle can't be read: {error.strerror}.") from error
         self._digest.update(piece)
         self.packed_bytes += len(piece)
         return piece

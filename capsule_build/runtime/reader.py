@@ -229,9 +229,10 @@ def open_bundle(path: Path) -> Iterator[BundleReader]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"The bundle '{path}' can't be read: {error.strerror}.") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UsageError(f"'{path}' is not a bundle: it is not a regular file.")
     with os.fdopen(handle, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise UsageError(f"'{path}' is not a bundle: it is not a regular file.")
         try:
             yield BundleReader(stream)
         except BundleError as error:
