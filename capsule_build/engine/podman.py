@@ -1,0 +1,502 @@
+"""Podman, by its own Python package.
+
+The package's convenience calls keep a build's whole log and a whole archive in memory, and report a failed
+upload as a mere `False`. So its API client is used: one call of it for each call of Podman's REST API.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import requests
+import urllib3
+from podman import PodmanClient
+from podman.errors import APIError, PodmanError
+
+from ..runtime.errors import EngineError
+from .buildlog import BuildLog
+from .context import stream_context
+from .protocol import (
+    LABEL,
+    OUTPUT_LIMIT,
+    ContainerError,
+    ContainerTimeoutError,
+    EngineDownError,
+    EngineInfo,
+    EngineLostError,
+    EngineTooOldError,
+    EngineUnfitError,
+    ImageError,
+    Outcome,
+    qualified,
+    timeout_message,
+)
+from .service import PodmanService, running_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from .protocol import ContainerSpec
+
+OLDEST: Final = (4, 0)
+"""Podman's API took its present form in 4.0."""
+
+_PROBE_SECONDS: Final = 30.0
+_CALL_SECONDS: Final = 600.0
+_ABORT_SECONDS: Final = 20.0
+_COPY_CHUNK_BYTES: Final = 1 << 20
+
+_NETWORK_DISABLED: Final = "1"
+"""buildah's NetworkDisabled. The API takes the number; a word that it doesn't know, such as "none", silently
+means the default, which is the host's network where no other is set up (seen with 4.3.1)."""
+
+_DOCKER_FORMAT: Final = "application/vnd.docker.distribution.manifest.v2+json"
+"""Podman's own image format drops SHELL and HEALTHCHECK without an error; Docker's keeps them."""
+
+
+class PodmanEngine:
+    """A Podman service that answered.
+
+    It is where CONTAINER_HOST says; else the system's or the user's own where one answers; else it is
+    started for this object, and ended by `close`.
+
+    Raises:
+        EngineMissingError: Podman isn't installed.
+        EngineDownError: Its service doesn't answer, or can't be started.
+        EngineTooOldError: It is older than `OLDEST`.
+        EngineUnfitError: What answers isn't Podman.
+    """
+
+    name = "podman"
+
+    def __init__(self) -> None:
+        given = os.environ.get("CONTAINER_HOST")
+        address = given or running_service()
+        self._service = PodmanService() if address is None else None
+        self._address = address or (self._service.address if self._service else "")
+        try:
+            try:
+                self._client = PodmanClient(base_url=self._address)
+            except (PodmanError, ValueError) as error:
+                raise EngineDownError(
+                    f"Podman's address '{self._address}' can't be used: {error}", hint="See CONTAINER_HOST."
+                ) from error
+            self._said = self._introduce(given)
+        except BaseException:
+            if self._service is not None:
+                self._service.stop()
+            raise
+
+    def _introduce(self, given: str | None) -> dict[str, Any]:
+        try:
+            response = self._client.api.get("/info", timeout=_PROBE_SECONDS)
+            response.raise_for_status()
+            said: dict[str, Any] = response.json()
+            found = str(said["version"]["Version"])
+        except (PodmanError, requests.RequestException) as error:
+            raise EngineDownError(
+                f"Podman's service at {self._address} doesn't answer: {_cause(error)}",
+                hint="CONTAINER_HOST names it: start it there, or unset that."
+                if given
+                else "See whether 'podman info' works.",
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineUnfitError(
+                f"What answers at {self._address} isn't Podman.", hint="See CONTAINER_HOST."
+            ) from error
+        numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+        if numbers < OLDEST:
+            raise EngineTooOldError(
+                f"Podman {found} at {self._address} is too old: {'.'.join(map(str, OLDEST))} is needed.",
+                hint="Update Podman, or use --container-cli docker.",
+            )
+        return said
+
+    def info(self) -> EngineInfo:
+        """See `Engine.info`."""
+        host, store = self._said["host"], self._said["store"]
+        return EngineInfo(
+            name=self.name,
+            client_version=version("podman"),
+            server_version=str(self._said["version"]["Version"]),
+            api_version=str(self._said["version"]["APIVersion"]),
+            storage_driver=str(store["graphDriverName"]),
+            storage_root=str(store["graphRoot"]),
+            oci_runtime=str(host["ociRuntime"]["name"]),
+            architecture=str(host["arch"]),
+            rootless=bool(host["security"]["rootless"]),
+            address=self._address,
+        )
+
+    def build(
+        self,
+        context: Path,
+        *,
+        tag: str | None,
+        labels: Mapping[str, str],
+        use_cache: bool = True,
+        on_line: Callable[[str], None],
+    ) -> str:
+        """See `Engine.build`.
+
+        A service that was running already goes on with the step that an interrupt meets, and cleans up
+        behind that step; one that was started here is made to end it.
+        """
+        log = BuildLog(self.name, on_line)
+        params = {
+            "dockerfile": "Dockerfile",
+            "networkmode": _NETWORK_DISABLED,
+            "httpproxy": "false",
+            "labels": json.dumps({**labels, LABEL: "1"}),
+            "layers": "true",
+            "nocache": str(not use_cache).lower(),
+            "rm": "true",
+            "forcerm": "true",
+            "outputformat": _DOCKER_FORMAT,
+            **({"t": tag} if tag else {}),
+        }
+        before = self._build_containers()
+        try:
+            with self._streamed(
+                "Podman refuses it",
+                "POST",
+                "/build",
+                params=params,
+                data=stream_context(context),
+                headers={"Content-Type": "application/x-tar"},
+                timeout=(_PROBE_SECONDS, None),
+            ) as response:
+                for line in response.iter_lines():
+                    if line:
+                        log.add(json.loads(line))
+                return log.finish()
+        except (ContainerError, ImageError) as error:
+            raise log.failure(error.message) from error
+        except BaseException as error:
+            self._abort_build(error, before)
+            raise
+
+    def _build_containers(self) -> set[str]:
+        response = self._call("Podman can't list containers", "GET", "/containers/json", params=_EVERYTHING)
+        return {item["Id"] for item in response.json() if item.get("State") == "storage"}
+
+    def _abort_build(self, error: BaseException, before: set[str]) -> None:
+        """Wait until nothing of a build that failed or was interrupted is left."""
+        if self._service is None:
+            return
+        end = time.monotonic() + _ABORT_SECONDS
+        try:
+            while True:
+                self._service.end_builds()
+                if not self._build_containers() - before:
+                    return
+                if time.monotonic() > end:
+                    error.add_note(
+                        "Podman was still ending the build: 'podman ps --all --external' lists it."
+                    )
+                    return
+                time.sleep(0.1)
+        except EngineError:
+            error.add_note("Podman's service stopped answering before the build's containers were removed.")
+
+    def create(self, spec: ContainerSpec, *, name: str) -> str:
+        """See `Engine.create`."""
+        mounts = [
+            {"type": "tmpfs", "source": "tmpfs", "destination": path, "options": ["rw", "exec", "mode=1777"]}
+            for path in spec.tmpfs
+        ] + [
+            {"type": "bind", "source": source, "destination": target, "options": ["rbind", mode]}
+            for source, target, mode in spec.binds
+        ]
+        wanted = {
+            "name": name,
+            "image": spec.image,
+            "entrypoint": [spec.argv[0]],
+            "command": list(spec.argv[1:]),
+            "env": dict(spec.env),
+            # Docker sets neither; a program has to meet the same environment in both.
+            "unsetenv": [name for name in ("TERM", "container") if name not in spec.env],
+            "user": spec.user,
+            "work_dir": spec.workdir,
+            "netns": {"nsmode": spec.network},
+            "read_only_filesystem": spec.read_only,
+            # As with Docker: no entry in /etc/passwd for the user, no writable folders in a read-only root.
+            "manage_password": False,
+            "read_write_tmpfs": False,
+            "httpproxy": False,
+            "mounts": mounts,
+            # Without it SELinux keeps a container from files that its user may read.
+            "selinux_opts": ["disable"] if spec.binds else [],
+            "labels": {LABEL: "1"},
+            "log_configuration": {"driver": "k8s-file", "size": int(OUTPUT_LIMIT.removesuffix("m")) << 20},
+        }
+        what = f"Podman can't make a container of '{spec.image}'"
+        try:
+            response = self._call(
+                what,
+                "POST",
+                "/containers/create",
+                data=json.dumps({key: value for key, value in wanted.items() if value is not None}),
+                headers={"Content-Type": "application/json"},
+            )
+        except ContainerError as error:
+            # Podman reports a missing image as an error of its own, like any other.
+            if self.has_image(spec.image):
+                raise
+            raise ImageError(f"{what}: there is no such image.") from error
+        return str(response.json()["Id"])
+
+    def copy_in(self, container: str, path: str, tar: Iterable[bytes]) -> None:
+        """See `Engine.copy_in`."""
+        what = f"Podman can't copy into '{path}'"
+        # Docker refuses a folder that isn't there; Podman would make it.
+        self._call(what, "HEAD", f"/containers/{container}/archive", params={"path": path})
+        self._call(
+            what,
+            "PUT",
+            f"/containers/{container}/archive",
+            params={"path": path},
+            data=iter(tar),
+            headers={"Content-Type": "application/x-tar"},
+        )
+
+    def copy_out(self, container: str, path: str) -> Iterator[bytes]:
+        """See `Engine.copy_out`."""
+        with self._streamed(
+            f"Podman can't copy '{path}' out",
+            "GET",
+            f"/containers/{container}/archive",
+            params={"path": path},
+        ) as response:
+            yield from response.iter_content(chunk_size=_COPY_CHUNK_BYTES)
+
+    def start(self, container: str, timeout: float) -> Outcome:
+        """See `Engine.start`."""
+        what = "Podman can't start the container"
+        self._call(what, "POST", f"/containers/{container}/start")
+        code = self._wait(container, timeout)
+        if code is None:
+            self._call(what, "POST", f"/containers/{container}/kill", params={"signal": "SIGKILL"})
+            self._wait(container, _CALL_SECONDS)
+        stdout, stderr = self._output(container, "stdout"), self._output(container, "stderr")
+        if code is None:
+            raise ContainerTimeoutError(timeout_message(timeout, stdout, stderr))
+        return Outcome(code, stdout, stderr)
+
+    def _wait(self, container: str, timeout: float) -> int | None:
+        try:
+            response = self._client.api.post(f"/containers/{container}/wait", timeout=timeout)
+        except APIError as error:
+            if _timed_out(error):
+                return None
+            raise _lost("Podman can't wait for the container", error) from error
+        with _translated("Podman can't wait for the container", ContainerError):
+            response.raise_for_status()
+        return int(response.text)
+
+    def _output(self, container: str, stream: str) -> bytes:
+        response = self._call(
+            "Podman can't read the container's output",
+            "GET",
+            f"/containers/{container}/logs",
+            params={"stdout": stream == "stdout", "stderr": stream == "stderr"},
+        )
+        return _joined(response.content)
+
+    def remove_container(self, container: str) -> None:
+        """See `Engine.remove_container`."""
+        with contextlib.suppress(_GoneError):
+            self._call(
+                "Podman can't remove the container",
+                "DELETE",
+                f"/containers/{container}",
+                params={"force": "true", "v": "true", "timeout": "0"},
+                missing=_GoneError,
+            )
+
+    def remove_image(self, image: str) -> None:
+        """See `Engine.remove_image`."""
+        with contextlib.suppress(_GoneError):
+            self._call(
+                f"Podman can't remove the image '{image}'",
+                "DELETE",
+                f"/images/{quote(image, safe='')}",
+                missing=_GoneError,
+            )
+
+    def has_image(self, reference: str) -> bool:
+        """See `Engine.has_image`."""
+        try:
+            self._call(
+                f"Podman can't look for the image '{reference}'",
+                "GET",
+                f"/images/{quote(reference, safe='')}/exists",
+                missing=_GoneError,
+            )
+        except _GoneError:
+            return False
+        return True
+
+    def pull(self, reference: str) -> None:
+        """See `Engine.pull`."""
+        what = f"Podman can't pull '{reference}'"
+        with self._streamed(
+            what, "POST", "/images/pull", params={"reference": qualified(reference)}, refused=ImageError
+        ) as response:
+            for line in response.iter_lines():
+                report = json.loads(line) if line else {}
+                if report.get("error"):
+                    raise ImageError(f"{what}: {report['error']}")
+
+    def prune_build_cache(self) -> None:
+        """See `Engine.prune_build_cache`."""
+        before: set[str] = set()
+        # A layer goes only after those on top of it: again until nothing more goes.
+        while (now := self._labelled_images()) != before:
+            before = now
+            for image in now:
+                with contextlib.suppress(ContainerError):
+                    self.remove_image(image)
+
+    def _labelled_images(self) -> set[str]:
+        response = self._call(
+            "Podman can't list images",
+            "GET",
+            "/images/json",
+            params={"all": "true", "filters": json.dumps({"label": [LABEL]})},
+        )
+        return {item["Id"] for item in response.json()}
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        self._client.close()  # type: ignore[no-untyped-call]  # the package leaves it so
+        if self._service is not None:
+            self._service.stop()
+
+    def _call(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        data: Any = None,
+        headers: Mapping[str, str] | None = None,
+        missing: type[ContainerError | ImageError] = ContainerError,
+    ) -> Any:
+        """Call the API and return its answer once it has been read.
+
+        Args:
+            what: What couldn't be done, as the start of a sentence.
+            method: The HTTP method.
+            path: The path below `/libpod`.
+            params: The query.
+            data: The body: text, or an iterator that is sent as it comes.
+            headers: Further headers.
+            missing: The error for a thing that isn't there.
+        """
+        with _translated(what, ContainerError, missing=missing):
+            response = self._send(
+                method, path, params=params, data=data, headers=headers, timeout=_CALL_SECONDS
+            )
+            response.raise_for_status()
+        return response
+
+    @contextlib.contextmanager
+    def _streamed(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        *,
+        refused: type[ContainerError | ImageError] = ContainerError,
+        timeout: Any = _CALL_SECONDS,
+        **arguments: Any,
+    ) -> Iterator[Any]:
+        """Call the API for an answer that is read as it comes; the connection is closed behind the block."""
+        with _translated(what, refused):
+            response = self._send(method, path, stream=True, timeout=timeout, **arguments)
+            try:
+                response.raise_for_status()
+                yield response
+            finally:
+                response.close()
+
+    def _send(self, method: str, path: str, **arguments: Any) -> Any:
+        # Only POST and PUT take a body.
+        if arguments.get("data") is None:
+            arguments.pop("data", None)
+        return getattr(self._client.api, method.lower())(path, **arguments)
+
+
+_EVERYTHING: Final = {"all": "true", "external": "true"}
+"""Also the containers that a build works in, which Podman calls external."""
+
+
+class _GoneError(ContainerError):
+    """What should be removed, or was looked for, isn't there."""
+
+
+def _joined(frames: bytes) -> bytes:
+    """Join the frames of an output: 8 bytes of head, of which the last 4 are the length, then the bytes."""
+    found, at = bytearray(), 0
+    while at + 8 <= len(frames):
+        length = int.from_bytes(frames[at + 4 : at + 8], "big")
+        found += frames[at + 8 : at + 8 + length]
+        at += 8 + length
+    return bytes(found)
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, APIError) and error.response is not None:
+        return str(error.explanation or error)
+    root: BaseException = error
+    while root.__cause__ is not None or root.__context__ is not None:
+        root = root.__cause__ or root.__context__ or root
+    return str(root) or str(error)
+
+
+def _timed_out(error: BaseException) -> bool:
+    here: BaseException | None = error
+    while here is not None:
+        if isinstance(here, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
+            return True
+        here = here.__cause__ or here.__context__
+    return False
+
+
+def _lost(what: str, error: BaseException) -> EngineLostError:
+    return EngineLostError(
+        f"{what}: its service stopped answering ({_cause(error)}).", hint="See whether 'podman info' works."
+    )
+
+
+@contextlib.contextmanager
+def _translated(
+    what: str,
+    refused: type[ContainerError | ImageError],
+    *,
+    missing: type[ContainerError | ImageError] | None = None,
+) -> Iterator[None]:
+    """Turn the client's errors into the project's own."""
+    try:
+        yield
+    except APIError as error:
+        if error.response is None:
+            raise _lost(what, error) from error
+        kind = (
+            missing
+            if missing is not None and error.response.status_code == requests.codes.not_found
+            else refused
+        )
+        raise kind(f"{what}: {_cause(error)}") from error
+    except (PodmanError, requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise _lost(what, error) from error
