@@ -15,7 +15,7 @@ from .. import __version__
 from ..recipes import load_recipes
 from ..resources import recipes_dir
 from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, UsageError
-from . import build, bundles, cache, doctor, pins, trial
+from . import build, bundles, cache, doctor, lock, pins, trial
 from .output import err, print_error
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def make_app(folder: Path) -> typer.Typer:
     known = load_recipes(folder)
     for register in (build.register, trial.register):
         register(app, known, folder)
-    for module in (bundles, pins, cache, doctor):
+    for module in (bundles, lock, pins, cache, doctor):
         module.register(app)
     return app
 

@@ -1,41 +1,50 @@
-"""`test BUNDLE IMAGE`: runs every tool of a bundle in the user's own image."""
+"""`test BUNDLE [IMAGE]`: runs every tool of a bundle in the user's own image, or in one that holds a static shell."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..recipes import find_recipe
 from ..runtime.archive import check_bundle
 from ..runtime.errors import UsageError
+from ..runtime.platforms import Platform, host_architecture
 from . import options
+from .definitions import load_definitions
 from .output import err, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from ..recipes import Recipe
 
 SCHEMA_VERSION = "capsule-build.test.v1"
+_BARE = "an image that holds one static shell"
 
 
 def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """Add the command."""
-    del folder
 
     @app.command("test")
     def test(
-        bundle: Path = typer.Argument(help="The bundle."),
-        image: str = typer.Argument(help="An image that the engine holds, or can pull."),
+        bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz).")],
+        image: Annotated[
+            str | None,
+            typer.Argument(
+                metavar="[IMAGE]",
+                help="An image that the engine holds, or can pull. Default: one that holds a static shell.",
+            ),
+        ] = None,
         container_cli: str = options.ENGINE,
         docker: str = options.DEPRECATED_ENGINE,
         as_json: bool = options.JSON,
     ) -> None:
         """Run every tool of a bundle in an image of your own, with the network off."""
         from ..engine import select_engine
-        from ..smoke import require_passed, run_smoke
+        from ..fetch import Cache, fetch_all
+        from ..smoke import bare_image, require_passed, run_smoke
 
         manifest = check_bundle(bundle).manifest
         if manifest.runtime_id not in recipes:
@@ -46,10 +55,19 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         recipe = find_recipe(recipes, manifest.runtime_id)
         console = err()
         with select_engine(options.engine_choice(container_cli, docker), say=console.print) as engine:
-            if not engine.has_image(image):
-                console.print(f"Pulling {image}.")
-                engine.pull(image)
-            results = run_smoke(engine, image, bundle, recipe)
+            if image is None:
+                definitions = load_definitions(folder)
+                shell = definitions.pins.find("busybox-static", Platform(host_architecture(), "glibc"))
+                cache = Cache()
+                fetched = fetch_all([shell], cache=cache, components=definitions.components, newer=True)
+                with cache.stage() as scratch:
+                    tried = bare_image(engine, fetched[shell].path, scratch)
+            else:
+                tried = image
+                if not engine.has_image(image):
+                    console.print(f"Pulling {image}.")
+                    engine.pull(image)
+            results = run_smoke(engine, tried, bundle, recipe)
         if as_json:
             print_json(
                 {
@@ -63,4 +81,4 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
                 ("tool", "printed", ""),
                 [(item.tool, item.printed, "ok" if item.passed else "FAILED") for item in results],
             )
-        require_passed(results, image)
+        require_passed(results, image or _BARE)

@@ -1,0 +1,62 @@
+# The two that do everything on a fresh Debian machine: `make capsule` and `make test`.
+
+PYTHON := .venv/bin/python
+CAPSULE_BUILD := .venv/bin/capsule-build
+LIBC ?= glibc
+# Engines, images and inputs of the tests live here, outside the checkout, and are used again.
+STATE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/capsule-build-tests
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: setup
+setup:
+	@sh tools/setup.sh
+
+.PHONY: setup-tests
+setup-tests:
+	@sh tools/setup.sh --tests
+	@sh tools/engines.sh setup --tests
+
+.PHONY: capsule
+capsule: setup ## Set up what is missing, build a node24 capsule (LIBC=musl for the other), run it
+	@sh tools/engines.sh setup
+	@sh tools/first-capsule.sh $(LIBC)
+
+.PHONY: check
+check: setup ## Lint, types and unit tests: under a minute
+	$(PYTHON) -m ruff check --quiet .
+	$(PYTHON) -m ruff format --check --quiet .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest tests/unit -q
+
+.PHONY: test
+test: setup-tests ## Set up what is missing, run all tests, with real engines
+	$(PYTHON) -m ruff check --quiet .
+	$(PYTHON) -m ruff format --check --quiet .
+	$(PYTHON) -m mypy
+	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests --durations=15
+
+.PHONY: soak
+soak: setup-tests ## What is too long for make test: more rounds of it
+	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) CAPSULE_SOAK=1 $(PYTHON) -m pytest tests -m soak
+
+.PHONY: matrix
+matrix: setup-tests ## Every cell of the real agents' matrix; writes its table into docs/
+	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests -m matrix
+
+.PHONY: fuzz
+fuzz: setup-tests ## The fuzzers of the native tools, for FUZZ_SECONDS (600) each
+	CAPSULE_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(PYTHON) -m pytest tests/native -k fuzz
+
+.PHONY: bench
+bench: setup-tests ## Measure, side by side with what a user would do instead
+	$(PYTHON) -m benchmarks
+
+.PHONY: lock
+lock: setup ## Build everything and regenerate registry.lock.json
+	$(CAPSULE_BUILD) all
+	$(CAPSULE_BUILD) lock

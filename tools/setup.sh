@@ -1,0 +1,58 @@
+#!/bin/sh
+# Sets up what is missing for working on the project: a virtual environment in .venv, with the project in it.
+#
+#   tools/setup.sh            what builds need
+#   tools/setup.sh --tests    what the tests need too: compilers, a fuzzer, Debian's bootstrap tool
+#
+# On Debian, as root, missing packages are installed after saying so. Elsewhere it says what to install.
+set -eu
+cd "$(dirname "$0")/.."
+
+# need COMMAND PACKAGE...: remember packages of commands that aren't there.
+missing=
+need() {
+    command -v "$1" >/dev/null 2>&1 && return
+    shift
+    missing="$missing $*"
+}
+
+# ensurepip is what Debian leaves out of python3 without python3-venv.
+python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3 python3-venv"
+need gpgv gpgv
+if [ "${1:-}" = --tests ]; then
+    need gcc gcc libc6-dev
+    need g++ g++
+    need musl-gcc musl-tools
+    need clang clang libclang-rt-dev
+    need mmdebstrap mmdebstrap
+    need git git
+    need xz xz-utils
+    need setcap libcap2-bin
+    need patchelf patchelf
+    need file file
+    need unshare util-linux
+fi
+if [ -n "$missing" ]; then
+    if [ -f /etc/debian_version ] && [ "$(id -u)" = 0 ]; then
+        echo "Installing Debian packages:$missing"
+        # An index that is a few minutes old would do, but a fresh machine has none.
+        apt-get update -qq
+        # shellcheck disable=SC2086 # a list of words
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    else
+        echo "Missing:$missing (Debian's names). Install them, or run this as root on Debian." >&2
+        exit 1
+    fi
+fi
+
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    echo "Python 3.11 or newer is needed; this is $(python3 --version)." >&2
+    exit 1
+}
+stamp=.venv/.set-up
+if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+    echo "Setting up .venv"
+    [ -x .venv/bin/python ] || python3 -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+    touch "$stamp"
+fi
