@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from .errors import ContractError, UsageError
 from .names import check_name
 from .platforms import Platform
-from .rules import BundleError
+from .rules import BundleError, shown
 from .strict_json import JsonError, loads
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Manifest:
                 os=_text(platform["os"], "platform.os"),
             )
         except UsageError as error:
-            raise ManifestError(f"The manifest's 'platform' is wrong: {error.message}") from error
+            raise ManifestError(f"The manifest's 'platform' is wrong: {shown(error.message)}") from error
         manifest = cls(
             runtime_id=_text(runtime["id"], "runtime.id"),
             runtime_version=_text(runtime["version"], "runtime.version"),

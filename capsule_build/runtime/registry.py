@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from .errors import ContractError, InputError, UsageError
 from .manifest import ManifestError, check_runtime, install_root
 from .platforms import Platform
+from .rules import shown
 from .strict_json import JsonError, loads
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Registry:
                 f"not '{REGISTRY_SCHEMA}'."
             )
         capsules = _object(fields["capsules"], "capsules")
+        for tag in capsules:
+            _check_key(tag)
         registry = cls({tag: _capsule(tag, value) for tag, value in capsules.items()})
         registry.check()
         return registry
@@ -113,8 +116,7 @@ class Registry:
         """
         seen: dict[str, str] = {}
         for tag, capsule in self.capsules.items():
-            if not _TAG.fullmatch(tag):
-                raise RegistryError(f"{tag!a} is not a tag.", hint="A tag reads node24-v1.")
+            _check_key(tag)
             try:
                 check_runtime(capsule.runtime_id, capsule.runtime_version, capsule.tools)
             except ManifestError as error:
@@ -220,6 +222,11 @@ def check_tag(text: str) -> None:
     )
 
 
+def _check_key(tag: str) -> None:
+    if not _TAG.fullmatch(tag):
+        raise RegistryError(f"'{shown(tag)}' is not a tag.", hint="A tag reads node24-v1.")
+
+
 def _capsule(tag: str, value: object) -> Capsule:
     fields = _fields(value, tag, ("runtime", "tools", "variants"))
     runtime = _fields(fields["runtime"], f"{tag}.runtime", ("id", "version"))
@@ -229,7 +236,7 @@ def _capsule(tag: str, value: object) -> Capsule:
         try:
             platform = Platform.parse(name)
         except UsageError as error:
-            raise RegistryError(f"{tag}: {error.message}") from error
+            raise RegistryError(f"{tag}: {shown(error.message)}") from error
         parsed[platform] = _variant(f"{tag}.variants.{name}", variant)
     return Capsule(
         runtime_id=_text(runtime["id"], f"{tag}.runtime.id"),
@@ -298,7 +305,9 @@ def _fields(value: object, where: str, keys: tuple[str, ...]) -> dict[str, objec
             raise RegistryError(f"The registry lock's '{where}' lacks '{key}'.")
     for key in fields:
         if key not in keys:
-            raise RegistryError(f"The registry lock's '{where}' has the field {key!a}, which doesn't exist.")
+            raise RegistryError(
+                f"The registry lock's '{where}' has the field '{shown(key)}', which doesn't exist."
+            )
     return fields
 
 
