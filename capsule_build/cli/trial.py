@@ -1,4 +1,4 @@
-"""`test BUNDLE [IMAGE]`: runs every tool of a bundle in the user's own image, or in one that holds a static shell."""
+"""`test BUNDLE [IMAGE]`: runs every tool of a bundle in the user's own image, or in a nearly empty one."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "capsule-build.test.v1"
 _BARE = "an image that holds one static shell"
 
+Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz).")]
+Image = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[IMAGE]",
+        help="An image that the engine holds, or can pull. Default: one that holds a static shell.",
+    ),
+]
+
 
 def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """Add the command."""
 
     @app.command("test")
     def test(
-        bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz).")],
-        image: Annotated[
-            str | None,
-            typer.Argument(
-                metavar="[IMAGE]",
-                help="An image that the engine holds, or can pull. Default: one that holds a static shell.",
-            ),
-        ] = None,
+        bundle: Bundle,
+        image: Image = None,
         container_cli: str = options.ENGINE,
         docker: str = options.DEPRECATED_ENGINE,
         as_json: bool = options.JSON,
