@@ -7,20 +7,24 @@ the end; then letters; then the rest.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
-from typing import Final
+from typing import Any, Final
 
 from ..runtime.errors import InputError
 
-Key = tuple[int, tuple[tuple[tuple[int, ...], int], ...], tuple[tuple[tuple[int, ...], int], ...]]
+_Run = tuple[tuple[int, ...], int]
+_Version = tuple[int, list[_Run], list[_Run]]
 
 _RUN: Final = re.compile(r"([^0-9]*)([0-9]*)")
 _VALID: Final = re.compile(r"(?:[0-9]+:)?[0-9A-Za-z.+~:-]+")
-_END: Final = ((0,), 0)
+_NOTHING: Final = ((0,), 0)
+"""What a version that has ended goes on with: a missing part counts as an empty one, an empty one as 0."""
 
 
-def sort_key(version: str) -> Key:
-    """Return what sorts as `dpkg --compare-versions` does.
+def sort_key(version: str) -> Any:
+    """Return what sorts, and compares, as `dpkg --compare-versions` does.
 
     Raises:
         InputError: It isn't a Debian version.
@@ -35,19 +39,30 @@ def sort_key(version: str) -> Key:
     upstream, dash, revision = rest.rpartition("-")
     if not dash:
         upstream, revision = rest, ""
-    return (int(epoch), _runs(upstream), _runs(revision))
+    return _key((int(epoch), _runs(upstream), _runs(revision)))
 
 
-def _runs(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
-    runs = [
+@functools.cmp_to_key
+def _key(one: _Version, other: _Version) -> int:
+    if one[0] != other[0]:
+        return one[0] - other[0]
+    return _compare(one[1], other[1]) or _compare(one[2], other[2])
+
+
+def _compare(one: list[_Run], other: list[_Run]) -> int:
+    for left, right in itertools.zip_longest(one, other, fillvalue=_NOTHING):
+        if left != right:
+            return -1 if left < right else 1
+    return 0
+
+
+def _runs(text: str) -> list[_Run]:
+    # The 0 behind the other characters is their end: a tilde is less, a letter more.
+    return [
         ((*map(_order, others), 0), int(digits or "0"))
         for others, digits in _RUN.findall(text)
         if others or digits
     ]
-    # A missing part counts as an empty one, and an empty one as 0: "1", "1-" and "1-0" are the same.
-    while runs and runs[-1] == _END:
-        runs.pop()
-    return (*runs, _END)
 
 
 def _order(character: str) -> int:

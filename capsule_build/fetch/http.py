@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import os
+import socket
 import ssl
 import urllib.error
 import urllib.parse
@@ -68,10 +69,10 @@ def download(url: str, destination: Path, *, transfer: Transfer, size: int | Non
         try:
             _attempt(url, destination, transfer, size)
             return
-        except _TransientError:
+        except _TransientError as error:
             wait = next(waits, None)
             if wait is None:
-                raise
+                raise UnreachableError(error.message, hint=error.hint) from error
             transfer.wait(wait)
 
 
@@ -163,7 +164,8 @@ def _connection_error(shown: str, reason: object) -> UnreachableError:
     said = (reason.strerror if isinstance(reason, OSError) else None) or str(reason) or type(reason).__name__
     if isinstance(reason, str) or not isinstance(reason, (OSError, http.client.HTTPException)):
         return UnreachableError(f"{shown} can't be had: {said}.")
-    return _TransientError(
+    unknown_host = isinstance(reason, socket.gaierror) and reason.errno == socket.EAI_NONAME
+    return (UnreachableError if unknown_host else _TransientError)(
         f"{shown} can't be reached: {said}.",
         hint="Check the network, and the proxies in https_proxy, http_proxy and no_proxy.",
     )
