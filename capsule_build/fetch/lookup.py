@@ -11,7 +11,7 @@ from ..pins import Pin
 from ..runtime.errors import UsageError
 from ..runtime.files import sha256_file
 from . import debian, github, npm, pypi
-from .transfer import Transfer
+from .transfer import NoVersionError, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,10 @@ def look_up(component: Component, target: str, version: str, *, cache: Cache) ->
         Version(version)
     except InvalidVersion as error:
         raise UsageError(f"'{version}' is not a version of {component.title}.") from error
-    return _resolve(component, target, f"=={version}", cache=cache, known=(), cancelled=threading.Event())
+    try:
+        return _resolve(component, target, f"=={version}", cache=cache, known=(), cancelled=threading.Event())
+    except NoVersionError as error:
+        raise NoVersionError(f"{component.title} {version}", error.nearest) from error
 
 
 def current(

@@ -13,11 +13,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from ..runtime import process
-from ..runtime.errors import InputError, UsageError
+from ..runtime.errors import InputError
 from . import http
 from .found import Found
 from .pypi import nearest
-from .transfer import NotThereError, Transfer, WrongFileError
+from .transfer import NotThereError, NoVersionError, Transfer, WrongFileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def find(package: str, specifier: str, transfer: Transfer) -> Found:
         transfer: Where the registry's answer may be kept while it is read.
 
     Raises:
-        UsageError: No such version; the message names the nearest that exist.
+        NoVersionError: No such version; the message names the nearest that exist.
         NotThereError: The registry has no such package.
         UnreachableError: The registry can't be reached.
     """
@@ -43,14 +43,12 @@ def find(package: str, specifier: str, transfer: Transfer) -> Found:
     fitting = []
     for text in known:
         with contextlib.suppress(InvalidVersion):
-            if (version := Version(text)) in wanted:
+            version = Version(text)
+            if wanted.contains(version, prereleases=bool(wanted.prereleases)):
                 fitting.append((version, text))
     if not fitting:
         (asked, *_) = (item.version.removesuffix(".*") for item in wanted)
-        raise UsageError(
-            f"There is no {package}{specifier}.",
-            hint=f"The nearest versions that exist: {', '.join(nearest(asked, known))}.",
-        )
+        raise NoVersionError(f"{package}{specifier}", nearest(asked, known))
     newest = max(fitting)[1]
     return Found(version=newest, file=_tarball(package, newest, known)[0].rpartition("/")[2])
 

@@ -16,9 +16,9 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from ..runtime import process
-from ..runtime.errors import InputError, UsageError
+from ..runtime.errors import InputError
 from .found import Found
-from .transfer import NotThereError, UnreachableError, WrongFileError
+from .transfer import NotThereError, NoVersionError, UnreachableError, WrongFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,12 +40,12 @@ _COMMON: Final = (
     "off",
 )
 _UNREACHED: Final = re.compile(
-    r"Retrying \(|Could not fetch URL|Max retries|ConnectionError|connection error|ReadTimeout|ProxyError",
-    re.IGNORECASE,
+    r"Retrying \(|Could not fetch URL .*: (?:connection error|timed out|There was a problem confirming)"
+    r"|Max retries|ReadTimeout|ProxyError|(?:5\d\d Server|40[137] Client) Error"
 )
 
 
-class _NoVersionError(NotThereError):
+class _NotAmongError(NotThereError):
     """The indexes answer, and have no such version; `known` are those that they have."""
 
     def __init__(self, wanted: str, known: list[str]) -> None:
@@ -76,7 +76,7 @@ def find(package: str, specifier: str, selector: str, transfer: Transfer) -> Fou
         transfer: Where pip may work.
 
     Raises:
-        UsageError: No such version; the message names the nearest that exist.
+        NoVersionError: No such version; the message names the nearest that exist.
         NotThereError: No such package, or no wheel of it that fits.
         UnreachableError: pip reaches no index.
     """
@@ -85,14 +85,11 @@ def find(package: str, specifier: str, selector: str, transfer: Transfer) -> Fou
     arguments += ["--report", str(report), *_COMMON, *_platform(selector), f"{package}{specifier}"]
     try:
         _pip(f"{package}{specifier}", arguments, transfer)
-    except _NoVersionError as error:
+    except _NotAmongError as error:
         if not error.known:
             raise
         (wanted, *_) = (item.version.removesuffix(".*") for item in SpecifierSet(specifier))
-        raise UsageError(
-            f"There is no {package}{specifier} ({selector}).",
-            hint=f"The nearest versions that exist: {', '.join(nearest(wanted, error.known))}.",
-        ) from error
+        raise NoVersionError(f"{package}{specifier}", nearest(wanted, error.known)) from error
     (item,) = json.loads(report.read_text("utf-8"))["install"]
     return _found(item)
 
@@ -175,10 +172,12 @@ def _pip(wanted: str, arguments: Sequence[str], transfer: Transfer) -> None:
     # What a configuration says about installing (constraints, --user) isn't about where packages come from.
     environment = {**os.environ, "TMPDIR": str(temporary), "PIP_CONSTRAINT": os.devnull, "PIP_USER": "0"}
     environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_REQUIRE_VIRTUALENV": "0", "NO_COLOR": "1"}
-    log = transfer.folder / "pip.log"
+    log, details = transfer.folder / "pip.log", transfer.folder / "pip.details.log"
     with log.open("wb") as output:
         started = process.start(
-            [sys.executable, "-m", "pip", "--quiet", *arguments], env=environment, output=output
+            [sys.executable, "-m", "pip", "--quiet", "--log", str(details), *arguments],
+            env=environment,
+            output=output,
         )
         try:
             while started.poll() is None:
@@ -190,7 +189,9 @@ def _pip(wanted: str, arguments: Sequence[str], transfer: Transfer) -> None:
                     os.killpg(started.pid, signal.SIGKILL)
             started.wait()
     if started.returncode != 0:
-        raise _failure(wanted, log.read_text("utf-8", "backslashreplace"))
+        # That an index can't be reached is among the details only.
+        more = details.read_text("utf-8", "backslashreplace") if details.exists() else ""
+        raise _failure(wanted, log.read_text("utf-8", "backslashreplace"), more)
 
 
 def _largest(folder: Path) -> int:
@@ -203,7 +204,7 @@ def _largest(folder: Path) -> int:
     return largest
 
 
-def _failure(wanted: str, said: str) -> InputError:
+def _failure(wanted: str, said: str, details: str) -> InputError:
     tail = "\n".join([line[:300] for line in said.splitlines() if line.strip()][-6:])
     if "DO NOT MATCH THE HASHES" in said:
         got = re.search(r"Got\s+([0-9a-f]{64})", said)
@@ -213,9 +214,9 @@ def _failure(wanted: str, said: str) -> InputError:
         )
     known = re.search(r"\(from versions: ([^)]*)\)", said)
     if known and known[1] != "none":
-        return _NoVersionError(wanted, known[1].split(", "))
-    if _UNREACHED.search(said):
+        return _NotAmongError(wanted, known[1].split(", "))
+    if _UNREACHED.search(said + details):
         return UnreachableError(f"pip reaches no index for {wanted}:\n{tail}", hint=_HINT)
     if known:
-        return _NoVersionError(wanted, [])
+        return _NotAmongError(wanted, [])
     return InputError(f"pip failed for {wanted}:\n{tail}", hint=_HINT)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
-from ..runtime.errors import InputError
+from ..runtime.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,19 @@ class UnreachableError(InputError):
 
 class WrongFileError(InputError):
     """What came isn't the file that was asked for: its size or its digest is another."""
+
+
+class NoVersionError(UsageError):
+    """The origin answers, and has the package but no such version.
+
+    Attributes:
+        nearest: The nearest versions that it has.
+    """
+
+    def __init__(self, what: str, nearest: list[str]) -> None:
+        hint = f"The nearest versions that exist: {', '.join(nearest)}." if nearest else None
+        super().__init__(f"There is no {what}.", hint=hint)
+        self.nearest = nearest
 
 
 class StorageError(InputError):
