@@ -9,7 +9,7 @@ import typer
 from ..fetch.cache import Cache
 from .definitions import load_definitions
 from .output import human_size, out, print_json, print_table
-from .pins import recipe_folder
+from .pins import counted, recipe_folder
 
 SCHEMA: Final = "capsule-build.cache.v1"
 
@@ -53,7 +53,7 @@ def list_entries(
         ],
     )
     total = sum(entry.size for entry in entries)
-    out().print(f"{len(entries)} files, {human_size(total)}, in {cache.root}", markup=False)
+    out().print(f"{counted(len(entries), 'file')}, {human_size(total)}, in {cache.root}", markup=False)
 
 
 def prune(
@@ -69,4 +69,4 @@ def prune(
         out().print(f"{entry.sha256}  {human_size(entry.size)}", markup=False)
     verb = "Would remove" if dry_run else "Removed"
     total = sum(entry.size for entry in dropped)
-    out().print(f"{verb} {len(dropped)} files, {human_size(total)}.")
+    out().print(f"{verb} {counted(len(dropped), 'file')}, {human_size(total)}.")

@@ -85,9 +85,9 @@ def update_pins(
         out().print("All pins are current.")
     elif write:
         write_pins(folder / PINS_FILE, new)
-        out().print(f"{len(found)} pins changed; written to {folder / PINS_FILE}.", markup=False)
+        out().print(f"{counted(len(found), 'pin')} changed; written to {folder / PINS_FILE}.", markup=False)
     else:
-        out().print(f"{len(found)} pins would change; --write writes them.")
+        out().print(f"{counted(len(found), 'pin')} would change; --write writes them.")
 
 
 def export(
@@ -101,7 +101,12 @@ def export(
     with build_reporter(err()) as progress:
         fetched = fetch_all(pins, cache=Cache(), components=definitions.components, progress=progress)
     size = export_files(((pin, got.path) for pin, got in fetched.items()), folder)
-    out().print(f"{len(fetched)} pins, {human_size(size)}, in {folder}", markup=False)
+    out().print(f"{counted(len(fetched), 'pin')}, {human_size(size)}, in {folder}", markup=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 file` or `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _print_change(change: Change) -> None:

@@ -1,0 +1,172 @@
+"""`capsule-build pins` and `cache`, and how progress is shown."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from capsule_build.cli import cache, pins
+from capsule_build.cli.progress import Bars, Lines, build_reporter
+from capsule_build.fetch import Cache
+from capsule_build.pins import Pin, PinSet, dump_pins, load_pins
+from capsule_build.runtime.errors import UsageError
+from tests.servers import isolate
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+DATA = b"the tool"
+PIN = Pin(
+    "tool", "any", "github-release", "me/tool", "1.0", "tool-1.0.tgz", hashlib.sha256(DATA).hexdigest(),
+    len(DATA), "MIT", "v1",
+)  # fmt: skip
+RecipesOption = Annotated[Path, typer.Option("--recipes")]
+COMPONENTS = """
+[tool]
+title = "Tool"
+kind = "github-release"
+package = "me/tool"
+version = "1.0"
+track = "v1"
+license = "MIT"
+[tool.targets]
+any = "tool-{version}.tgz"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of recipes with one pinned component, whose file is in the cache beside another file."""
+    isolate(monkeypatch)
+    monkeypatch.setenv("CAPSULE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    store = Cache()
+    for data in (DATA, b"another"):
+        with store.stage() as staging:
+            (staging / "file").write_bytes(data)
+            store.adopt(staging / "file", hashlib.sha256(data).hexdigest())
+    (tmp_path / "components.toml").write_text(COMPONENTS)
+    (tmp_path / "pins.lock.json").write_bytes(dump_pins(PinSet(1, (PIN,))))
+    return tmp_path
+
+
+def call(folder: Path, *arguments: str) -> Result:
+    app = typer.Typer()
+
+    @app.callback()
+    def options(recipes: RecipesOption = folder) -> None:
+        del recipes
+
+    pins.register(app)
+    cache.register(app)
+    return CliRunner().invoke(app, arguments)
+
+
+def test_pins_are_listed_for_people_and_for_machines(folder: Path) -> None:
+    shown = call(folder, "pins", "list")
+    assert shown.exit_code == 0
+    assert "github-release:me/tool==1.0" in shown.stdout.replace("\n", "")
+    document = json.loads(call(folder, "pins", "list", "--json", "tool").stdout)
+    assert document["schema_version"] == "capsule-build.pins-list.v1"
+    assert document["pins"][0]["sha256"] == PIN.sha256
+    assert isinstance(call(folder, "pins", "list", "nothing").exception, UsageError)
+
+
+def test_current_pins_are_left_alone(folder: Path) -> None:
+    before = (folder / "pins.lock.json").read_bytes()
+    shown = call(folder, "pins", "update", "--write")
+    assert "All pins are current." in shown.stdout
+    assert (folder / "pins.lock.json").read_bytes() == before
+
+
+def test_an_update_shows_the_difference_and_writes_only_when_told(folder: Path) -> None:
+    old = PinSet(1, (replace(PIN, component="gone"), replace(PIN, license="BSD")))
+    (folder / "pins.lock.json").write_bytes(dump_pins(old))
+    shown = call(folder, "pins", "update")
+    assert "~ tool (any)\n    license: BSD -> MIT\n" in shown.stdout
+    assert "- gone (any)" in shown.stdout
+    assert "2 pins would change; --write writes them." in shown.stdout
+    assert load_pins(folder / "pins.lock.json") == old
+    assert call(folder, "pins", "update", "--write").exit_code == 0
+    assert load_pins(folder / "pins.lock.json").pins == (PIN,)
+
+
+def test_pins_are_exported_as_a_source_mirror(folder: Path) -> None:
+    shown = call(folder, "pins", "export", str(folder / "mirror"))
+    assert shown.exit_code == 0, shown.output
+    assert (folder / "mirror" / "sha256" / PIN.sha256).read_bytes() == DATA
+    assert (folder / "mirror" / "index.json").is_file()
+
+
+def test_the_cache_is_listed_with_what_names_its_files(folder: Path) -> None:
+    shown = call(folder, "cache", "list").stdout
+    assert "tool (any)" in shown
+    assert "(none)" in shown
+    assert "2 files, 15 B" in shown
+    files = json.loads(call(folder, "cache", "list", "--json").stdout)["files"]
+    assert {"sha256": PIN.sha256, "size": 8, "pins": ["tool (any)"]} in files
+
+
+def test_the_cache_is_pruned_of_what_no_pin_names(folder: Path) -> None:
+    assert "Would remove 1 file, 7 B." in call(folder, "cache", "prune", "--dry-run").stdout
+    assert len(Cache().entries()) == 2
+    assert "Removed 1 file, 7 B." in call(folder, "cache", "prune").stdout
+    assert [entry.sha256 for entry in Cache().entries()] == [PIN.sha256]
+    assert "Removed 1 file, 8 B." in call(folder, "cache", "prune", "--all").stdout
+    assert Cache().entries() == []
+
+
+def terminal(*, width: int = 200) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("way", [Lines, Bars])
+def test_progress_tells_what_happens(way: type[Lines | Bars]) -> None:
+    console = terminal()
+    reporter = way(console)
+    hidden = replace(PIN, component="never-started")
+    reporter.step("Inputs [all]")
+    reporter.started(PIN)
+    reporter.advanced(PIN, 4)
+    reporter.advanced(hidden, 4)
+    reporter.finished(PIN)
+    reporter.note("mind [this]")
+    reporter.log("STEP 1/2: COPY [a] b\n")
+    reporter.log("STEP 2/2: RUN")
+    reporter.packed(100)
+    reporter.step("Smoke")
+    for text in ("Inputs [all]", "tool (any)", "note: mind [this]", "Smoke"):
+        assert text in written(console)
+
+
+def test_a_terminal_gets_bars_and_a_log_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    console = terminal()
+    with build_reporter(console) as reporter:
+        assert isinstance(reporter, Bars)
+        reporter.started(PIN)
+        reporter.finished(PIN)
+    with build_reporter(Console(file=io.StringIO())) as reporter:
+        assert isinstance(reporter, Lines)
+    monkeypatch.setenv("CI", "true")
+    with build_reporter(terminal()) as reporter:
+        assert isinstance(reporter, Lines)
+    monkeypatch.delenv("CI")
+    monkeypatch.setenv("TERM", "dumb")
+    with build_reporter(terminal()) as reporter:
+        assert isinstance(reporter, Lines)
