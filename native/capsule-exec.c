@@ -173,8 +173,7 @@ static char *absolute_setup_root(const char *given)
         reason = "the root of the file system would be overwritten";
     else if (strchr(path.bytes, ':') != NULL)
         reason = "a folder with ':' in its name can't stand in PATH";
-    else if (starts_with(path.bytes, CAPSULE_ROOT) &&
-             (path.bytes[strlen(CAPSULE_ROOT)] == '\0' || path.bytes[strlen(CAPSULE_ROOT)] == '/'))
+    else if (strcmp(path.bytes, CAPSULE_ROOT) == 0 || is_below(path.bytes, CAPSULE_ROOT))
         reason = "the capsule itself is never written to";
     if (reason != NULL) {
         complain(PROGRAM, "'", given, "' can't be the setup root: ", reason, NULL);
@@ -254,9 +253,7 @@ static void prepare_python(const char *setup_root)
 static void prepare_uv(const char *setup_root)
 {
     /* uv finds out the libc by running a program of the image, and there may be none. */
-    static const char ROOT[] = CAPSULE_ROOT;
-    bool musl = strcmp(ROOT + sizeof ROOT - 1 - strlen("-musl"), "-musl") == 0;
-    set("UV_LIBC", musl ? "musl" : "gnu");
+    set("UV_LIBC", ends_with(CAPSULE_ROOT, "-musl") ? "musl" : "gnu");
     set("UV_PYTHON_PREFERENCE", "only-system");
     set_path("UV_CACHE_DIR", setup_root, "/.cache/uv");
     set_path("UV_TOOL_DIR", setup_root, "/share/uv/tools");

@@ -140,6 +140,18 @@ bool starts_with(const char *string, const char *prefix)
     return strncmp(string, prefix, strlen(prefix)) == 0;
 }
 
+bool ends_with(const char *string, const char *suffix)
+{
+    size_t length = strlen(string), behind = strlen(suffix);
+    return length >= behind && strcmp(string + length - behind, suffix) == 0;
+}
+
+bool is_below(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
 const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -42,6 +42,9 @@ bool write_all(int fd, const void *bytes, size_t length);
 void complain(const char *program, ...) __attribute__((sentinel));
 
 bool starts_with(const char *string, const char *prefix);
+bool ends_with(const char *string, const char *suffix);
+/* Whether an absolute path names something inside a folder, by their text alone. */
+bool is_below(const char *path, const char *folder);
 /* The part behind the last slash. */
 const char *base_name(const char *path);
 
