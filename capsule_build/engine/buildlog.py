@@ -20,6 +20,9 @@ _STEP: Final = re.compile(r"(?:\[\d+/\d+\] )?STEP \d+/\d+ ?: ", re.IGNORECASE)
 _NOT_TEXT: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 """Terminal sequences and control characters. Docker colours what a step prints to standard error."""
 
+_RUNNING: Final = re.compile(r" ---> Running in ([0-9a-f]{12,64})")
+"""Docker says in which container a step runs."""
+
 _PODMAN_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -29,6 +32,9 @@ class BuildLog:
     Args:
         engine: The engine's name, for messages.
         on_line: Called with each line of the log, without its line end.
+
+    Attributes:
+        container: The container of the step that ran last, where the engine says so (Docker does).
     """
 
     def __init__(self, engine: str, on_line: Callable[[str], None]) -> None:
@@ -38,6 +44,7 @@ class BuildLog:
         self._open = ""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._image: str | None = None
+        self.container: str | None = None
 
     def add(self, report: Mapping[str, object]) -> None:
         """Take one object of the stream.
@@ -90,6 +97,8 @@ class BuildLog:
             return
         if _STEP.match(line):
             self._step = line.strip()
+        if running := _RUNNING.fullmatch(line):
+            self.container = running[1]
         if self._engine == "podman" and _PODMAN_ID.fullmatch(line):
             self._image = line
         self._tail.append(line)

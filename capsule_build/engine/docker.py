@@ -22,6 +22,7 @@ from .context import stream_context
 from .protocol import (
     LABEL,
     OUTPUT_LIMIT,
+    BuildError,
     ContainerError,
     ContainerTimeoutError,
     EngineDownError,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 OLDEST_API: Final = (1, 41)
 """Docker Engine 20.10."""
+
+DEFAULT_ADDRESS: Final = "unix:///var/run/docker.sock"
 
 _PROBE_SECONDS: Final = 15
 _CALL_SECONDS: Final = 600
@@ -70,7 +73,7 @@ class DockerEngine:
 
     def __init__(self) -> None:
         settings = _settings()
-        self._address = str(settings.get("base_url", "unix:///var/run/docker.sock"))
+        self._address = str(settings.get("base_url", DEFAULT_ADDRESS))
         _knock(self._address)
         try:
             self._client = docker.APIClient(
@@ -131,18 +134,35 @@ class DockerEngine:
         tag: str | None,
         labels: Mapping[str, str],
         use_cache: bool = True,
+        keep: bool = False,
         on_line: Callable[[str], None],
     ) -> str:
         """See `Engine.build`."""
         log = BuildLog(self.name, on_line)
         try:
             with self._held_response(), _translated("Docker refuses it"):
-                return self._build(log, context, tag, labels, use_cache=use_cache)
+                return self._build(log, context, tag, labels, use_cache=use_cache, keep=keep)
         except (ContainerError, ImageError) as error:
             raise log.failure(error.message) from error
+        except BuildError as error:
+            if keep and log.container is not None:
+                error.kept = (log.container,)
+                error.hint = (
+                    f"Its container is kept. To look into it: docker commit {log.container} kept && "
+                    f"docker run --rm -it --network none --entrypoint SHELL kept; "
+                    f"then: docker rm {log.container}"
+                )
+            raise
 
     def _build(
-        self, log: BuildLog, context: Path, tag: str | None, labels: Mapping[str, str], *, use_cache: bool
+        self,
+        log: BuildLog,
+        context: Path,
+        tag: str | None,
+        labels: Mapping[str, str],
+        *,
+        use_cache: bool,
+        keep: bool,
     ) -> str:
         # The stubs know files only; requests sends any iterable as it comes, in chunks.
         body: Any = stream_context(context)
@@ -155,7 +175,7 @@ class DockerEngine:
             nocache=not use_cache,
             network_mode="none",
             rm=True,
-            forcerm=True,
+            forcerm=not keep,
             use_config_proxy=False,
             decode=True,
             timeout=None,
@@ -328,28 +348,32 @@ def _knock(address: str) -> None:
     if where.scheme != "unix":
         return
     path = where.path or f"/{where.netloc}"
+    try:
+        _connect(path)
+    except PermissionError as error:
+        raise EngineForbiddenError(
+            f"Docker is there, but this user may not use its socket {path}.",
+            hint="Join the group that owns it ('sudo usermod -aG docker $USER', then log in again), "
+            "or use --container-cli podman, which needs no group.",
+        ) from error
+    except FileNotFoundError as error:
+        if "DOCKER_HOST" not in os.environ and not (shutil.which("dockerd") or shutil.which("docker")):
+            raise EngineMissingError(
+                "Docker is not installed.", hint="Install it, or use --container-cli podman."
+            ) from error
+        raise EngineDownError(
+            f"Docker's daemon is not running: there is no socket {path}.", hint=_START_HINT
+        ) from error
+    except OSError as error:
+        raise EngineDownError(
+            f"Docker's daemon doesn't answer at {path}: {error.strerror or error}.", hint=_START_HINT
+        ) from error
+
+
+def _connect(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
         knocking.settimeout(_PROBE_SECONDS)
-        try:
-            knocking.connect(path)
-        except PermissionError as error:
-            raise EngineForbiddenError(
-                f"Docker is there, but this user may not use its socket {path}.",
-                hint="Join the group that owns it ('sudo usermod -aG docker $USER', then log in again), "
-                "or use --container-cli podman, which needs no group.",
-            ) from error
-        except FileNotFoundError as error:
-            if "DOCKER_HOST" not in os.environ and not (shutil.which("dockerd") or shutil.which("docker")):
-                raise EngineMissingError(
-                    "Docker is not installed.", hint="Install it, or use --container-cli podman."
-                ) from error
-            raise EngineDownError(
-                f"Docker's daemon is not running: there is no socket {path}.", hint=_START_HINT
-            ) from error
-        except OSError as error:
-            raise EngineDownError(
-                f"Docker's daemon doesn't answer at {path}: {error.strerror or error}.", hint=_START_HINT
-            ) from error
+        knocking.connect(path)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import tomllib
 from pathlib import Path
@@ -109,15 +110,17 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
 def to_toml(table: Mapping[str, Any], prefix: str = "") -> str:
     """Return a table as TOML; values are strings, numbers, booleans, arrays of them and tables."""
     plain = [
-        f"{json.dumps(key)} = {_value(value)}\n"
-        for key, value in table.items()
-        if not isinstance(value, dict)
+        f"{_key(key)} = {_value(value)}\n" for key, value in table.items() if not isinstance(value, dict)
     ]
     text = (f"[{prefix}]\n" if prefix else "") + "".join(plain)
     for key, value in table.items():
         if isinstance(value, dict):
-            text += to_toml(value, f"{prefix}.{json.dumps(key)}" if prefix else json.dumps(key))
+            text += to_toml(value, f"{prefix}.{_key(key)}" if prefix else _key(key))
     return text
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
 
 
 def _value(value: object) -> str:

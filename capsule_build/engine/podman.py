@@ -26,6 +26,7 @@ from .context import stream_context
 from .protocol import (
     LABEL,
     OUTPUT_LIMIT,
+    BuildError,
     ContainerError,
     ContainerTimeoutError,
     EngineDownError,
@@ -101,6 +102,8 @@ class PodmanEngine:
             response.raise_for_status()
             said: dict[str, Any] = response.json()
             found = str(said["version"]["Version"])
+            # Distributions add to it: 4.9.4-rhel, 3.0~rc1.
+            numbers = tuple(int(part) for part in re.split(r"[.~-]", found)[:2])
         except (PodmanError, requests.RequestException) as error:
             raise EngineDownError(
                 f"Podman's service at {self._address} doesn't answer: {_cause(error)}",
@@ -112,7 +115,6 @@ class PodmanEngine:
             raise EngineUnfitError(
                 f"What answers at {self._address} isn't Podman.", hint="See CONTAINER_HOST."
             ) from error
-        numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
         if numbers < OLDEST:
             raise EngineTooOldError(
                 f"Podman {found} at {self._address} is too old: {'.'.join(map(str, OLDEST))} is needed.",
@@ -143,6 +145,7 @@ class PodmanEngine:
         tag: str | None,
         labels: Mapping[str, str],
         use_cache: bool = True,
+        keep: bool = False,
         on_line: Callable[[str], None],
     ) -> str:
         """See `Engine.build`.
@@ -159,7 +162,7 @@ class PodmanEngine:
             "layers": "true",
             "nocache": str(not use_cache).lower(),
             "rm": "true",
-            "forcerm": "true",
+            "forcerm": str(not keep).lower(),
             "outputformat": _DOCKER_FORMAT,
             **({"t": tag} if tag else {}),
         }
@@ -181,7 +184,12 @@ class PodmanEngine:
         except (ContainerError, ImageError) as error:
             raise log.failure(error.message) from error
         except BaseException as error:
-            self._abort_build(error, before)
+            if keep and isinstance(error, BuildError):
+                error.kept = tuple(sorted(self._build_containers() - before))
+                names = " ".join(error.kept)
+                error.hint = f"Kept, to be looked into: podman mount {names}; then: podman rm --force {names}"
+            else:
+                self._abort_build(error, before)
             raise
 
     def _build_containers(self) -> set[str]:

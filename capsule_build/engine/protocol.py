@@ -66,14 +66,22 @@ class BuildError(CapsuleError):
     Attributes:
         step: The step that failed, as the engine numbers and prints it; empty when none had begun.
         log_tail: The last lines that the build printed, the oldest first.
+        kept: The containers of the build that are still there, since that was asked for.
     """
 
     def __init__(
-        self, message: str, *, step: str, log_tail: tuple[str, ...], hint: str | None = None
+        self,
+        message: str,
+        *,
+        step: str,
+        log_tail: tuple[str, ...],
+        kept: tuple[str, ...] = (),
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.step = step
         self.log_tail = log_tail
+        self.kept = kept
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,7 @@ class Engine(Protocol):
         tag: str | None,
         labels: Mapping[str, str],
         use_cache: bool = True,
+        keep: bool = False,
         on_line: Callable[[str], None],
     ) -> str:
         """Build `context/Dockerfile` without a network and return the image's id.
@@ -172,6 +181,8 @@ class Engine(Protocol):
             tag: A name for the image.
             labels: Labels for the image, beside `LABEL`.
             use_cache: Whether layers of earlier builds are used.
+            keep: Whether the container of a step that failed stays, to be looked into; the error then
+                names it and says how.
             on_line: Called with each line of the build's log as it comes.
 
         Raises:
@@ -197,7 +208,8 @@ class Engine(Protocol):
     def copy_out(self, container: str, path: str) -> Iterator[bytes]:
         """Yield a tar stream of the file or folder `path` of a container, started or not.
 
-        `path` itself is no symbolic link: Podman would follow it, Docker not. Members start with the path's last component. Owners and modes are as the engine gives them.
+        `path` itself is no symbolic link: Podman would follow it, Docker not.
+        Members start with the path's last component. Owners and modes are as the engine gives them.
 
         Raises:
             ContainerError: The path isn't there.

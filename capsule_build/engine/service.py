@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 _START_SECONDS: Final = 60
 _END_SECONDS: Final = 20
-_LONGEST_SOCKET_PATH: Final = 100
-"""A Unix socket's path has at most 107 bytes (unix(7)); some are left for the name."""
+_PREFIX: Final = "capsule-build-podman-"
+_LOCK: Final = "in-use"
+_LONGEST_FOLDER: Final = 60
+"""A Unix socket's path has at most 107 bytes (unix(7)), and the names below this folder are in it."""
 
 _BUILD_RUNNER: Final = b"buildah-oci-runtime"
 """The process that runs a build's step. Ended by SIGTERM it ends the step and the build cleans up."""
@@ -47,15 +50,15 @@ class PodmanService:
                 hint="Install it ('sudo apt-get install podman runc' on Debian), "
                 "or use --container-cli docker.",
             )
-        self._folder = _private_folder()
+        self._folder = _PrivateFolder()
         try:
-            self.address = f"unix://{self._folder}/podman.sock"
-            self._log = self._folder / "service.log"
-            environment = service_environment(self._folder)
+            self.address = f"unix://{self._folder.path}/podman.sock"
+            self._log = self._folder.path / "service.log"
+            environment = service_environment(self._folder.path)
             with self._log.open("wb") as log:
                 self._process = process.start(self._argv(), env=environment, output=log)
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
             raise
         try:
             self._await_answer()
@@ -98,7 +101,7 @@ class PodmanService:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
 
 def service_environment(folder: Path) -> Mapping[str, str]:
@@ -147,15 +150,47 @@ def running_service() -> str | None:
     return f"unix://{path}" if answers(path) else None
 
 
-def _private_folder() -> Path:
-    """Make a folder for the socket and for a build's context, which may be large: /tmp may be memory."""
-    for parent in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp"):  # noqa: S108 - mkdtemp's is private
-        if parent and len(parent) < _LONGEST_SOCKET_PATH - 40 and os.access(parent, os.W_OK | os.X_OK):
-            return Path(tempfile.mkdtemp(prefix="capsule-build-podman-", dir=parent))
+class _PrivateFolder:
+    """A folder for the socket and for a build's context, which may be large: /tmp may be memory.
+
+    It is locked while it is in use, so that one that a killed run left can be told, and goes with the next.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_temporary_folder()))
+        self._lock = (self.path / _LOCK).open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for path in self.path.parent.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if path != self.path and _is_abandoned(path):
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def _temporary_folder() -> str:
+    for folder in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp"):  # noqa: S108 - mkdtemp's is private
+        if folder and len(folder) <= _LONGEST_FOLDER and os.access(folder, os.W_OK | os.X_OK):
+            return folder
     raise EngineUnfitError(
         "There is no folder for temporary files with a path short enough for a socket.",
         hint="Set TMPDIR to a folder with a short path.",
     )
+
+
+def _is_abandoned(folder: Path) -> bool:
+    status = folder.stat()
+    # One that was made just now may not have its lock yet.
+    if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _START_SECONDS:
+        return False
+    with (folder / _LOCK).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _descendants(ancestor: int) -> list[int]:

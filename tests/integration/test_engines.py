@@ -168,6 +168,21 @@ def test_a_failing_step_is_named_with_what_it_printed_and_leaves_nothing(
     assert containers_of(engine) == before
 
 
+def test_the_container_of_a_failing_step_is_kept_where_asked(engine: Engine, tmp_path: Path) -> None:
+    before = containers_of(engine)
+    context = write_context(
+        tmp_path / "c", 'RUN ["/bin/busybox", "sh", "-c", "echo evidence > /left; exit 7"]'
+    )
+    with pytest.raises(BuildError) as caught:
+        build(engine, context, keep=True)
+    assert caught.value.kept
+    for kept in caught.value.kept:
+        assert [item for item in containers_of(engine) if item.startswith(kept)]
+        assert kept in (caught.value.hint or "")
+        engine.remove_container(kept)
+    assert containers_of(engine) == before
+
+
 def test_a_broken_dockerfile_is_a_build_error(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
     with pytest.raises(BuildError, match=r"(?i)coppy"):
@@ -286,7 +301,9 @@ def test_a_container_has_the_network_that_it_was_given(engine: Engine, bare_imag
 
 
 def test_a_read_only_root_has_writable_folders_only_where_asked(engine: Engine, bare_image: str) -> None:
-    script = "echo y >/tmp/f && cat /tmp/f; cp /bin/busybox /tmp/ && /tmp/busybox echo runs; echo z >/run/f; echo x >/f"
+    script = (
+        "echo y >/tmp/f && cat /tmp/f; cp /bin/busybox /tmp/ && /tmp/busybox echo runs; echo z >/run/f; >/f"
+    )
     outcome = run_in(
         engine, bare_image, BUSYBOX, "sh", "-c", script, read_only=True, tmpfs=("/tmp",), user="1000"
     )
@@ -419,10 +436,15 @@ with select_engine(sys.argv[1], say=print) as engine:
 """
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_build_leaves_no_container_and_no_process(
-    engine: Engine, tmp_path: Path, ending: signal.Signals
-) -> None:
+def test_an_interrupted_build_leaves_no_container_and_no_process(engine: Engine, tmp_path: Path) -> None:
+    check_that_a_build_ends(engine, tmp_path, signal.SIGINT)
+
+
+def test_docker_ends_a_build_whose_caller_was_killed(docker_engine: Engine, tmp_path: Path) -> None:
+    check_that_a_build_ends(docker_engine, tmp_path, signal.SIGKILL)
+
+
+def check_that_a_build_ends(engine: Engine, tmp_path: Path, ending: signal.Signals) -> None:
     before = containers_of(engine)
     seconds = str(98762 + ending)
     context = write_context(tmp_path / "c", f'RUN ["/bin/busybox", "sleep", "{seconds}"]')
@@ -441,13 +463,8 @@ def test_an_interrupted_build_leaves_no_container_and_no_process(
         child.wait()
     if ending is signal.SIGINT:
         assert b"KeyboardInterrupt" in stderr
-    if ending is signal.SIGINT or isinstance(engine, DockerEngine):
-        # Podman goes on with a step when it can't be told to end it.
-        assert eventually(lambda: not processes_with(seconds))
-        assert eventually(lambda: containers_of(engine) == before)
-    for pid in processes_with(seconds):
-        os.kill(pid, signal.SIGTERM)
-    assert eventually(lambda: not processes_with(str(context)))
+    assert eventually(lambda: not processes_with(seconds))
+    assert eventually(lambda: containers_of(engine) == before)
 
 
 def test_podmans_service_and_its_files_last_as_long_as_the_connection(podman_environment: None) -> None:
@@ -472,6 +489,10 @@ def test_podmans_service_ends_when_its_caller_is_killed(podman_environment: None
         assert processes_with(address)
         child.kill()
     assert eventually(lambda: not processes_with(address))
+    folder = Path(address.removeprefix("unix://")).parent
+    os.utime(folder, (1, 1))
+    with select_engine("podman", say=print):
+        assert not folder.exists(), "the next run removes what a killed one left"
 
 
 def test_an_explicit_choice_never_falls_back(
