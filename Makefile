@@ -38,7 +38,7 @@ test: setup-tests ## Set up what is missing, run all tests, with real engines
 	$(PYTHON) -m ruff check --quiet .
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
-	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests --durations=15
+	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests -m "not soak and not matrix" --durations=15
 
 .PHONY: soak
 soak: setup-tests ## What is too long for make test: more rounds of it

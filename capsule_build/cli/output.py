@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from ..runtime.errors import CapsuleError
 
 
+_PIPED_COLUMNS = 200
+"""Columns of a table that goes to a file or a pipe: wide enough that `grep` finds whole lines."""
+
+
 def out() -> Console:
     """Return the console of results: standard output. Rich respects NO_COLOR and knows terminals."""
-    return Console(soft_wrap=True, highlight=False)
+    width = None if sys.stdout.isatty() else _PIPED_COLUMNS
+    return Console(width=width, soft_wrap=True, highlight=False)
 
 
 def err() -> Console:
