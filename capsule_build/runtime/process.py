@@ -6,6 +6,7 @@ the error, so that nobody has to run it again to learn why it failed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -108,7 +109,13 @@ def run(
             os.killpg(process.pid, signal.SIGKILL)
             raise CommandError(f"'{quote(argv)}' didn't end within {timeout:g} s.", result=None) from error
         except BaseException:
-            process.kill()
+            # A program in a session of its own hears no Ctrl-C, nor do its children.
+            if timeout is None:
+                process.kill()
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             raise
     result = Result(tuple(argv), process.returncode, stdout, stderr)
     if check and result.code != 0:
