@@ -103,7 +103,7 @@ def image_from_tar(engine: Engine, tar: Path, name: str, *, path: str | None = _
     elif isinstance(engine, PodmanEngine):
         params = {"reference": f"{repository}:latest", "changes": changes}
         with tar.open("rb") as stream:
-            engine._client.api.post("/images/import", params=params, data=stream).raise_for_status()
+            engine._api._client.api.post("/images/import", params=params, data=stream).raise_for_status()
     else:
         raise TypeError(engine)
     return f"{repository}:latest"

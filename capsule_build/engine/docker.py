@@ -6,8 +6,8 @@ import contextlib
 import math
 import os
 import shutil
-import socket
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlparse
 
@@ -37,10 +37,10 @@ from .protocol import (
     qualified,
     timeout_message,
 )
+from .service import knock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from .protocol import ContainerSpec
 
@@ -349,7 +349,7 @@ def _knock(address: str) -> None:
         return
     path = where.path or f"/{where.netloc}"
     try:
-        _connect(path)
+        knock(Path(path))
     except PermissionError as error:
         raise EngineForbiddenError(
             f"Docker is there, but this user may not use its socket {path}.",
@@ -368,12 +368,6 @@ def _knock(address: str) -> None:
         raise EngineDownError(
             f"Docker's daemon doesn't answer at {path}: {error.strerror or error}.", hint=_START_HINT
         ) from error
-
-
-def _connect(path: str) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
-        knocking.settimeout(_PROBE_SECONDS)
-        knocking.connect(path)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,4 @@
-"""Podman, by its own Python package.
-
-The package's convenience calls keep a build's whole log and a whole archive in memory, and report a failed
-upload as a mere `False`. So its API client is used: one call of it for each call of Podman's REST API.
-"""
+"""Podman, by its own Python package (see `podman_api`)."""
 
 from __future__ import annotations
 
@@ -12,17 +8,17 @@ import os
 import re
 import time
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import requests
-import urllib3
-from podman import PodmanClient
-from podman.errors import APIError, PodmanError
+from podman.errors import PodmanError
 
 from ..runtime.errors import EngineError
 from .buildlog import BuildLog
 from .context import stream_context
+from .podman_api import CALL_SECONDS, GoneError, PodmanApi, cause, joined
 from .protocol import (
     LABEL,
     OUTPUT_LIMIT,
@@ -30,8 +26,8 @@ from .protocol import (
     ContainerError,
     ContainerTimeoutError,
     EngineDownError,
+    EngineForbiddenError,
     EngineInfo,
-    EngineLostError,
     EngineTooOldError,
     EngineUnfitError,
     ImageError,
@@ -39,11 +35,10 @@ from .protocol import (
     qualified,
     timeout_message,
 )
-from .service import PodmanService, running_service
+from .service import PodmanService, knock, running_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from .protocol import ContainerSpec
 
@@ -51,7 +46,6 @@ OLDEST: Final = (4, 0)
 """Podman's API took its present form in 4.0."""
 
 _PROBE_SECONDS: Final = 30.0
-_CALL_SECONDS: Final = 600.0
 _ABORT_SECONDS: Final = 20.0
 _COPY_CHUNK_BYTES: Final = 1 << 20
 
@@ -61,6 +55,9 @@ means the default, which is the host's network where no other is set up (seen wi
 
 _DOCKER_FORMAT: Final = "application/vnd.docker.distribution.manifest.v2+json"
 """Podman's own image format drops SHELL and HEALTHCHECK without an error; Docker's keeps them."""
+
+_EVERYTHING: Final = {"all": "true", "external": "true"}
+"""Also the containers that a build works in, which Podman calls external."""
 
 
 class PodmanEngine:
@@ -80,36 +77,44 @@ class PodmanEngine:
 
     def __init__(self) -> None:
         given = os.environ.get("CONTAINER_HOST")
-        address = given or running_service()
-        self._service = PodmanService() if address is None else None
-        self._address = address or (self._service.address if self._service else "")
-        try:
-            try:
-                self._client = PodmanClient(base_url=self._address)
-            except (PodmanError, ValueError) as error:
-                raise EngineDownError(
-                    f"Podman's address '{self._address}' can't be used: {error}", hint="See CONTAINER_HOST."
-                ) from error
+        with contextlib.ExitStack() as opened:
+            self._service: PodmanService | None = None
+            address = given or running_service()
+            if address is None:
+                self._service = PodmanService()
+                opened.callback(self._service.stop)
+                address = self._service.address
+            self._address = address
+            self._api = self._connect(given)
+            opened.callback(self._api.close)
             self._said = self._introduce(given)
-        except BaseException:
-            if self._service is not None:
-                self._service.stop()
-            raise
+            self._opened = opened.pop_all()
+
+    def _connect(self, given: str | None) -> PodmanApi:
+        try:
+            if self._address.startswith("unix://"):
+                knock(Path(self._address.removeprefix("unix://")))
+            return PodmanApi(self._address)
+        except PermissionError as error:
+            raise EngineForbiddenError(
+                f"Podman is there, but this user may not use its socket {self._address}.",
+                hint="Unset CONTAINER_HOST: then Podman runs with this user's own rights.",
+            ) from error
+        except (PodmanError, ValueError, OSError) as error:
+            raise EngineDownError(
+                f"Podman doesn't answer at '{self._address}': {error}.", hint=_hint(given)
+            ) from error
 
     def _introduce(self, given: str | None) -> dict[str, Any]:
         try:
-            response = self._client.api.get("/info", timeout=_PROBE_SECONDS)
-            response.raise_for_status()
-            said: dict[str, Any] = response.json()
+            said = self._api.introduce(_PROBE_SECONDS)
             found = str(said["version"]["Version"])
             # Distributions add to it: 4.9.4-rhel, 3.0~rc1.
             numbers = tuple(int(part) for part in re.split(r"[.~-]", found)[:2])
         except (PodmanError, requests.RequestException) as error:
             raise EngineDownError(
-                f"Podman's service at {self._address} doesn't answer: {_cause(error)}",
-                hint="CONTAINER_HOST names it: start it there, or unset that."
-                if given
-                else "See whether 'podman info' works.",
+                f"Podman's service at {self._address} doesn't answer: {cause(error)}",
+                hint=_hint(given),
             ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise EngineUnfitError(
@@ -168,7 +173,7 @@ class PodmanEngine:
         }
         before = self._build_containers()
         try:
-            with self._streamed(
+            with self._api.streamed(
                 "Podman refuses it",
                 "POST",
                 "/build",
@@ -193,7 +198,9 @@ class PodmanEngine:
             raise
 
     def _build_containers(self) -> set[str]:
-        response = self._call("Podman can't list containers", "GET", "/containers/json", params=_EVERYTHING)
+        response = self._api.call(
+            "Podman can't list containers", "GET", "/containers/json", params=_EVERYTHING
+        )
         return {item["Id"] for item in response.json() if item.get("State") == "storage"}
 
     def _abort_build(self, error: BaseException, before: set[str]) -> None:
@@ -248,7 +255,7 @@ class PodmanEngine:
         }
         what = f"Podman can't make a container of '{spec.image}'"
         try:
-            response = self._call(
+            response = self._api.call(
                 what,
                 "POST",
                 "/containers/create",
@@ -266,8 +273,8 @@ class PodmanEngine:
         """See `Engine.copy_in`."""
         what = f"Podman can't copy into '{path}'"
         # Docker refuses a folder that isn't there; Podman would make it.
-        self._call(what, "HEAD", f"/containers/{container}/archive", params={"path": path})
-        self._call(
+        self._api.call(what, "HEAD", f"/containers/{container}/archive", params={"path": path})
+        self._api.call(
             what,
             "PUT",
             f"/containers/{container}/archive",
@@ -278,7 +285,7 @@ class PodmanEngine:
 
     def copy_out(self, container: str, path: str) -> Iterator[bytes]:
         """See `Engine.copy_out`."""
-        with self._streamed(
+        with self._api.streamed(
             f"Podman can't copy '{path}' out",
             "GET",
             f"/containers/{container}/archive",
@@ -289,74 +296,63 @@ class PodmanEngine:
     def start(self, container: str, timeout: float) -> Outcome:
         """See `Engine.start`."""
         what = "Podman can't start the container"
-        self._call(what, "POST", f"/containers/{container}/start")
-        code = self._wait(container, timeout)
+        self._api.call(what, "POST", f"/containers/{container}/start")
+        code = self._api.wait(container, timeout)
         if code is None:
-            self._call(what, "POST", f"/containers/{container}/kill", params={"signal": "SIGKILL"})
-            self._wait(container, _CALL_SECONDS)
+            self._api.call(what, "POST", f"/containers/{container}/kill", params={"signal": "SIGKILL"})
+            self._api.wait(container, CALL_SECONDS)
         stdout, stderr = self._output(container, "stdout"), self._output(container, "stderr")
         if code is None:
             raise ContainerTimeoutError(timeout_message(timeout, stdout, stderr))
         return Outcome(code, stdout, stderr)
 
-    def _wait(self, container: str, timeout: float) -> int | None:
-        try:
-            response = self._client.api.post(f"/containers/{container}/wait", timeout=timeout)
-        except APIError as error:
-            if _timed_out(error):
-                return None
-            raise _lost("Podman can't wait for the container", error) from error
-        with _translated("Podman can't wait for the container", ContainerError):
-            response.raise_for_status()
-        return int(response.text)
-
     def _output(self, container: str, stream: str) -> bytes:
-        response = self._call(
+        response = self._api.call(
             "Podman can't read the container's output",
             "GET",
             f"/containers/{container}/logs",
             params={"stdout": stream == "stdout", "stderr": stream == "stderr"},
         )
-        return _joined(response.content)
+        return joined(response.content)
 
     def remove_container(self, container: str) -> None:
         """See `Engine.remove_container`."""
-        with contextlib.suppress(_GoneError):
-            self._call(
+        with contextlib.suppress(GoneError):
+            self._api.call(
                 "Podman can't remove the container",
                 "DELETE",
                 f"/containers/{container}",
                 params={"force": "true", "v": "true", "timeout": "0"},
-                missing=_GoneError,
+                missing=GoneError,
             )
 
     def remove_image(self, image: str) -> None:
         """See `Engine.remove_image`."""
-        with contextlib.suppress(_GoneError):
-            self._call(
+        with contextlib.suppress(GoneError):
+            self._api.call(
                 f"Podman can't remove the image '{image}'",
                 "DELETE",
                 f"/images/{quote(image, safe='')}",
-                missing=_GoneError,
+                missing=GoneError,
             )
 
     def has_image(self, reference: str) -> bool:
         """See `Engine.has_image`."""
         try:
-            self._call(
+            self._api.call(
                 f"Podman can't look for the image '{reference}'",
                 "GET",
                 f"/images/{quote(reference, safe='')}/exists",
-                missing=_GoneError,
+                missing=GoneError,
             )
-        except _GoneError:
+        except GoneError:
             return False
         return True
 
     def pull(self, reference: str) -> None:
         """See `Engine.pull`."""
         what = f"Podman can't pull '{reference}'"
-        with self._streamed(
+        with self._api.streamed(
             what, "POST", "/images/pull", params={"reference": qualified(reference)}, refused=ImageError
         ) as response:
             for line in response.iter_lines():
@@ -375,7 +371,7 @@ class PodmanEngine:
                     self.remove_image(image)
 
     def _labelled_images(self) -> set[str]:
-        response = self._call(
+        response = self._api.call(
             "Podman can't list images",
             "GET",
             "/images/json",
@@ -385,126 +381,10 @@ class PodmanEngine:
 
     def close(self) -> None:
         """See `Engine.close`."""
-        self._client.close()  # type: ignore[no-untyped-call]  # the package leaves it so
-        if self._service is not None:
-            self._service.stop()
-
-    def _call(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        data: Any = None,
-        headers: Mapping[str, str] | None = None,
-        missing: type[ContainerError | ImageError] = ContainerError,
-    ) -> Any:
-        """Call the API and return its answer once it has been read.
-
-        Args:
-            what: What couldn't be done, as the start of a sentence.
-            method: The HTTP method.
-            path: The path below `/libpod`.
-            params: The query.
-            data: The body: text, or an iterator that is sent as it comes.
-            headers: Further headers.
-            missing: The error for a thing that isn't there.
-        """
-        with _translated(what, ContainerError, missing=missing):
-            response = self._send(
-                method, path, params=params, data=data, headers=headers, timeout=_CALL_SECONDS
-            )
-            response.raise_for_status()
-        return response
-
-    @contextlib.contextmanager
-    def _streamed(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        *,
-        refused: type[ContainerError | ImageError] = ContainerError,
-        timeout: Any = _CALL_SECONDS,
-        **arguments: Any,
-    ) -> Iterator[Any]:
-        """Call the API for an answer that is read as it comes; the connection is closed behind the block."""
-        with _translated(what, refused):
-            response = self._send(method, path, stream=True, timeout=timeout, **arguments)
-            try:
-                response.raise_for_status()
-                yield response
-            finally:
-                response.close()
-
-    def _send(self, method: str, path: str, **arguments: Any) -> Any:
-        # Only POST and PUT take a body.
-        if arguments.get("data") is None:
-            arguments.pop("data", None)
-        return getattr(self._client.api, method.lower())(path, **arguments)
+        self._opened.close()
 
 
-_EVERYTHING: Final = {"all": "true", "external": "true"}
-"""Also the containers that a build works in, which Podman calls external."""
-
-
-class _GoneError(ContainerError):
-    """What should be removed, or was looked for, isn't there."""
-
-
-def _joined(frames: bytes) -> bytes:
-    """Join the frames of an output: 8 bytes of head, of which the last 4 are the length, then the bytes."""
-    found, at = bytearray(), 0
-    while at + 8 <= len(frames):
-        length = int.from_bytes(frames[at + 4 : at + 8], "big")
-        found += frames[at + 8 : at + 8 + length]
-        at += 8 + length
-    return bytes(found)
-
-
-def _cause(error: BaseException) -> str:
-    if isinstance(error, APIError) and error.response is not None:
-        return str(error.explanation or error)
-    root: BaseException = error
-    while root.__cause__ is not None or root.__context__ is not None:
-        root = root.__cause__ or root.__context__ or root
-    return str(root) or str(error)
-
-
-def _timed_out(error: BaseException) -> bool:
-    here: BaseException | None = error
-    while here is not None:
-        if isinstance(here, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
-            return True
-        here = here.__cause__ or here.__context__
-    return False
-
-
-def _lost(what: str, error: BaseException) -> EngineLostError:
-    return EngineLostError(
-        f"{what}: its service stopped answering ({_cause(error)}).", hint="See whether 'podman info' works."
-    )
-
-
-@contextlib.contextmanager
-def _translated(
-    what: str,
-    refused: type[ContainerError | ImageError],
-    *,
-    missing: type[ContainerError | ImageError] | None = None,
-) -> Iterator[None]:
-    """Turn the client's errors into the project's own."""
-    try:
-        yield
-    except APIError as error:
-        if error.response is None:
-            raise _lost(what, error) from error
-        kind = (
-            missing
-            if missing is not None and error.response.status_code == requests.codes.not_found
-            else refused
-        )
-        raise kind(f"{what}: {_cause(error)}") from error
-    except (PodmanError, requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _lost(what, error) from error
+def _hint(given: str | None) -> str:
+    if given is None:
+        return "See whether 'podman info' works."
+    return "CONTAINER_HOST names that address: start the service there, or unset it."

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _START_SECONDS: Final = 60
+_KNOCK_SECONDS: Final = 5
 _END_SECONDS: Final = 20
 _PREFIX: Final = "capsule-build-podman-"
 _LOCK: Final = "in-use"
@@ -131,13 +132,22 @@ def service_environment(folder: Path) -> Mapping[str, str]:
 
 def answers(path: Path) -> bool:
     """Return whether something listens at a Unix socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
-        knocking.settimeout(5)
-        try:
-            knocking.connect(str(path))
-        except OSError:
-            return False
+    try:
+        knock(path)
+    except OSError:
+        return False
     return True
+
+
+def knock(path: Path) -> None:
+    """Connect to a Unix socket and hang up.
+
+    Raises:
+        OSError: That isn't possible; the class says why not.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
+        knocking.settimeout(_KNOCK_SECONDS)
+        knocking.connect(str(path))
 
 
 def running_service() -> str | None:
@@ -185,11 +195,13 @@ def _is_abandoned(folder: Path) -> bool:
     # One that was made just now may not have its lock yet.
     if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _START_SECONDS:
         return False
-    with (folder / _LOCK).open("rb") as lock:
-        try:
+    try:
+        with (folder / _LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
     return True
 
 

@@ -73,7 +73,7 @@ def containers_of(engine: Engine) -> list[str]:
     if isinstance(engine, DockerEngine):
         return [item["Id"] for item in engine._client.containers(all=True)]
     assert isinstance(engine, PodmanEngine)
-    listed = engine._client.api.get("/containers/json", params={"all": "true", "external": "true"})
+    listed = engine._api._client.api.get("/containers/json", params={"all": "true", "external": "true"})
     return [item["Id"] for item in listed.json()]
 
 
@@ -209,7 +209,7 @@ def test_a_built_image_has_its_name_and_carries_labels(engine: Engine, tmp_path:
         labels = engine._client.inspect_image(made)["Config"]["Labels"]  # type: ignore[no-untyped-call]
     else:
         assert isinstance(engine, PodmanEngine)
-        labels = engine._client.api.get(f"/images/{made}/json").json()["Labels"]
+        labels = engine._api._client.api.get(f"/images/{made}/json").json()["Labels"]
     assert {"a.b": "c d", LABEL: "1"}.items() <= labels.items()
     engine.remove_image("capsule-test/named:1")
     assert not engine.has_image("capsule-test/named:1")

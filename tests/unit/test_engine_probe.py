@@ -111,7 +111,7 @@ def test_a_socket_that_this_user_may_not_use_is_forbidden(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
-    monkeypatch.setattr("capsule_build.engine.docker._connect", refuse)
+    monkeypatch.setattr("capsule_build.engine.docker.knock", refuse)
     with pytest.raises(EngineForbiddenError, match="may not use its socket") as caught:
         DockerEngine()
     assert "group" in (caught.value.hint or "")
@@ -162,6 +162,7 @@ def test_dockers_current_context_says_where_it_is(tmp_path: Path, monkeypatch: p
         (200, {"ok": True}, EngineUnfitError, "isn't Podman"),
         (200, podman_info("unknown"), EngineUnfitError, "isn't Podman"),
         (500, {"cause": "broken", "message": "broken"}, EngineDownError, "doesn't answer: broken"),
+        (404, {}, EngineDownError, "doesn't answer"),
     ],
 )
 def test_what_answers_in_podmans_place_is_told_apart(
@@ -171,6 +172,18 @@ def test_what_answers_in_podmans_place_is_told_apart(
         monkeypatch.setenv("CONTAINER_HOST", address)
         with pytest.raises(error, match=said):
             PodmanEngine()
+
+
+def test_a_podman_socket_that_this_user_may_not_use_is_forbidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/s")
+    monkeypatch.setattr("capsule_build.engine.podman.knock", refuse)
+    with pytest.raises(EngineForbiddenError, match="may not use its socket"):
+        PodmanEngine()
 
 
 def test_a_podman_service_that_was_named_and_is_not_there_is_down(
