@@ -68,9 +68,10 @@ def pack(
     try:
         with _GzipWriter(out) as gzip:
             for name in _names(tree):
-                gzip.write(_header(tree, name, epoch))
-                if stat.S_ISREG((tree / name).lstat().st_mode):
-                    _copy(tree / name, gzip, advanced)
+                member = _member(tree, name, epoch)
+                gzip.write(member.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict"))
+                if member.isreg():
+                    _copy(tree / name, member, gzip, advanced)
                 members += 1
             # The end of an archive is two empty blocks, filled up to a record of 20 blocks (POSIX pax).
             gzip.write(b"\0" * (2 * _BLOCK))
@@ -94,13 +95,17 @@ def _names(tree: Path) -> Iterator[str]:
         names.extend(os.path.relpath(os.path.join(folder, name), root) for name in (*folders, *files))  # noqa: PTH118
     for name in sorted(names):
         if name != FILE_NAME.encode():
-            try:
-                yield name.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise ContractError(f"The file name {name!r} is not UTF-8.") from error
+            yield _text(name, "The file name")
 
 
-def _header(tree: Path, name: str, epoch: int) -> bytes:
+def _text(name: bytes, what: str) -> str:
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ContractError(f"{what} {name!r} is not UTF-8.") from error
+
+
+def _member(tree: Path, name: str, epoch: int) -> tarfile.TarInfo:
     status = (tree / name).lstat()
     member = tarfile.TarInfo(name)
     member.mtime = epoch
@@ -111,23 +116,25 @@ def _header(tree: Path, name: str, epoch: int) -> bytes:
     elif stat.S_ISLNK(status.st_mode):
         member.type = tarfile.SYMTYPE
         member.mode = 0o777
-        member.linkname = str((tree / name).readlink())
+        member.linkname = _text(os.fsencode((tree / name).readlink()), f"'{name}' is a link: its target")
     elif stat.S_ISREG(status.st_mode):
         member.size = status.st_size
         if status.st_mode & stat.S_IXUSR:
             member.mode = 0o755
     else:
         raise ContractError(f"'{name}' is neither a file, a folder nor a symbolic link.")
-    return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
+    return member
 
 
-def _copy(path: Path, gzip: _GzipWriter, advanced: Callable[[int], None]) -> None:
+def _copy(path: Path, member: tarfile.TarInfo, gzip: _GzipWriter, advanced: Callable[[int], None]) -> None:
     size = 0
     with path.open("rb") as stream:
         while piece := stream.read(_PIECE_BYTES):
             gzip.write(piece)
             size += len(piece)
             advanced(len(piece))
+    if size != member.size:
+        raise CapsuleError(f"'{member.name}' changed while it was packed.")
     gzip.write(b"\0" * (-size % _BLOCK))
 
 
