@@ -8,11 +8,10 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..runtime import process
 from .limits import configured_files, merged_configuration, needed_here
@@ -95,14 +94,28 @@ class PodmanService:
 
     def stop(self) -> None:
         """End the service and remove its private folder. A second call does nothing."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+        self._signal(signal.SIGTERM)
+        end = time.monotonic() + _END_SECONDS
+        while self._is_running():
+            if time.monotonic() > end:
+                self._signal(signal.SIGKILL)
                 self._process.wait()
+                break
+            time.sleep(0.05)
         self._folder.remove()
+
+    # Without root's rights the service may be a child of what was started, which doesn't pass signals on:
+    # so all of the process group counts, which is theirs alone.
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _is_running(self) -> bool:
+        # A process that ended and that nobody waited for is still listed, as a zombie.
+        return self._process.poll() is None or any(
+            item.group == self._process.pid and item.state != "Z" for item in _processes().values()
+        )
 
 
 def service_environment(folder: Path) -> Mapping[str, str]:
@@ -205,15 +218,27 @@ def _is_abandoned(folder: Path) -> bool:
     return True
 
 
-def _descendants(ancestor: int) -> list[int]:
-    parents: dict[int, int] = {}
+class _Process(NamedTuple):
+    state: str
+    parent: int
+    group: int
+
+
+def _processes() -> dict[int, _Process]:
+    found: dict[int, _Process] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # proc(5): the name in parentheses may hold anything; the parent is the second field behind it.
-            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+            # proc(5): the name in parentheses may hold anything; these are the first fields behind it.
+            state, parent, group = status.read_text().rpartition(")")[2].split()[:3]
+            found[int(status.parent.name)] = _Process(state, int(parent), int(group))
+    return found
+
+
+def _descendants(ancestor: int) -> list[int]:
+    processes = _processes()
     found: list[int] = []
     level = {ancestor}
     while level:
-        level = {pid for pid, parent in parents.items() if parent in level}
+        level = {pid for pid, item in processes.items() if item.parent in level}
         found += sorted(level)
     return found
