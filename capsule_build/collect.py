@@ -30,37 +30,59 @@ def collect(stream: Iterable[bytes], tree: Path) -> None:
         ContractError: A member has a name or a kind that a build's result can't have.
         CapsuleError: The stream is damaged.
     """
+    top = tree.resolve()
     try:
         with tarfile.open(fileobj=_Reader(iter(stream)), mode="r|", bufsize=CHUNK_BYTES) as archive:
             for member in archive:
-                parts = PurePosixPath(member.name).parts
-                if PurePosixPath(member.name).is_absolute() or ".." in parts:
-                    raise ContractError(f"The build's result has a member '{member.name}' outside of it.")
-                if len(parts) > 1:
-                    _write(archive, member, tree.joinpath(*parts[1:]), tree)
+                path = _place(top, member, member.name)
+                if path != top:
+                    _write(archive, member, path, top)
     except tarfile.TarError as error:
         raise CapsuleError(f"The engine's copy of the build's result is damaged: {error}.") from error
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, tree: Path) -> None:
-    if member.isdir():
-        path.mkdir(parents=True, exist_ok=True)
-    elif member.issym():
-        path.symlink_to(member.linkname)
-    elif member.islnk():
-        shutil.copy2(tree.joinpath(*PurePosixPath(member.linkname).parts[1:]), path)
-    elif member.isreg():
-        source = archive.extractfile(member)
-        if source is None:
-            raise ContractError(f"The build's result has a file '{member.name}' without content.")
-        mode = 0o755 if member.mode & 0o100 else 0o644
-        with path.open("xb") as target:
-            shutil.copyfileobj(source, target, CHUNK_BYTES)
-            os.fchmod(target.fileno(), mode)
-    else:
+def _place(top: Path, member: tarfile.TarInfo, name: str) -> Path:
+    """Return the path that a name of the stream, a member's own or the one it links to, has below `top`."""
+    parts = PurePosixPath(name).parts
+    path = top.joinpath(*parts[1:])
+    # A link on the way would lead a write to wherever it points.
+    if (
+        PurePosixPath(name).is_absolute()
+        or ".." in parts
+        or path.parent.resolve() not in {path.parent, top.parent}
+    ):
+        raise ContractError(f"The build's result has a member '{member.name}' outside of it.")
+    return path
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, top: Path) -> None:
+    try:
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+        elif member.issym():
+            path.symlink_to(member.linkname)
+        elif member.islnk():
+            shutil.copy2(_place(top, member, member.linkname), path, follow_symlinks=False)
+        elif member.isreg():
+            _write_file(archive, member, path)
+        else:
+            raise ContractError(
+                f"The build's result has a member '{member.name}' of a kind that a bundle can't hold."
+            )
+    except (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise ContractError(
-            f"The build's result has a member '{member.name}' of a kind that a bundle can't hold."
-        )
+            f"The build's result has a member '{member.name}' that doesn't fit those before it: "
+            f"{error.strerror}."
+        ) from error
+
+
+def _write_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    source = archive.extractfile(member)
+    if source is None:
+        raise ContractError(f"The build's result has a file '{member.name}' without content.")
+    with path.open("xb") as target:
+        shutil.copyfileobj(source, target, CHUNK_BYTES)
+        os.fchmod(target.fileno(), 0o755 if member.mode & 0o100 else 0o644)
 
 
 class _Reader(io.RawIOBase):

@@ -11,6 +11,7 @@ import io
 import lzma
 import re
 import tarfile
+import zlib
 from typing import TYPE_CHECKING, Final
 
 from .runtime.errors import InputError
@@ -53,7 +54,7 @@ def _read(package: Path, archive: str, name: str) -> bytes:
             if member is None:
                 raise InputError(f"{package.name} has no regular file {name}.")
             return member.read()
-    except (KeyError, ValueError, OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
+    except (KeyError, ValueError, OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"{package.name} is not a Debian package with a file {name}: {error}.") from error
 
 
@@ -65,6 +66,8 @@ def _ar_member(package: Path, prefix: str) -> bytes:
             if len(header) != _HEADER_BYTES or header[58:] != b"`\n":
                 raise ValueError("a member's header is malformed")
             size = int(header[48:58])
+            if size < 0:
+                raise ValueError("a member's size is negative")
             if header.startswith(prefix.encode()):
                 if size > _MAX_ARCHIVE_BYTES:
                     raise ValueError(f"its {prefix} is too large")

@@ -1,0 +1,461 @@
+"""A small world to build in, without an engine or a network.
+
+It has a recipe of its own, "tiny", whose inputs lie in a cache already; an engine that "builds" by handing
+out a tree that was given to it, and answers a smoke test as it is told; and a reporter that listens.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import shlex
+import tarfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from capsule_build.build import Workshop
+from capsule_build.cli.definitions import load_definitions
+from capsule_build.engine.protocol import EngineInfo, Outcome
+from capsule_build.fetch import Cache
+from capsule_build.pins import Pin, PinSet, dump_pins
+from capsule_build.plan import BuildOptions, BuildPlan, make_plan
+from capsule_build.recipes import load_recipe
+from capsule_build.sbom import native_version
+from tests import bundles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from capsule_build.engine.protocol import ContainerSpec
+
+EPOCH = 1_000_000_000
+TOOL_VERSION = "1.2.3"
+INNER_VERSION = "7.8.9"
+SHELL = b"\x7fELF a static shell"
+
+RECIPE = r"""
+schema_version = 1
+id = "tiny"
+tag = "tiny-v1"
+title = "A tiny tool"
+libcs = ["glibc", "musl"]
+template = "tiny.Dockerfile.j2"
+
+[[runtime]]
+component = "tool"
+option = "--tool-version"
+series = "1"
+in_version = true
+marker = "bin/tool"
+version_file = "VERSION"
+version_pattern = '(\d+)\.(\d+)\.(\d+)'
+
+[components]
+shipped = ["helper"]
+linked = ["musl-dev"]
+licences = ["texts"]
+build = ["busybox-static", "helper"]
+
+[tools]
+tool = "bin/tool"
+seal-tree = "bin/seal-tree"
+
+[[embedded]]
+name = "inner"
+title = "Inner"
+inside = "tool"
+license = "Artistic-2.0"
+version_file = "runtime/tool/package.json"
+version_pattern = '"version": "([^"]+)"'
+
+[[smoke]]
+tool = "tool"
+arguments = ["--version", "with blanks and 'quotes'"]
+expect = "tool {tool} with inner {inner}"
+
+[[smoke]]
+tool = "seal-tree"
+arguments = ["--version"]
+expect = "seal-tree {native}"
+"""
+
+TEMPLATE = """# {{ manifest.runtime_id }} for {{ platform }}
+FROM scratch
+LABEL {{ label }}=build
+COPY {{ inputs["tool"] }} {% for key in base_inputs %}{{ inputs[key] }} {% endfor %}/inputs/
+RUN ["/bin/sh", "/scripts/step.sh", "{{ root }}", "{{ arch }}", "{{ inputs["tool"] | basename }}"]
+"""
+
+_DEBIAN = {"helper": "1:2.0-1", "musl-dev": "1.2.5-3", "texts": "5-1", "busybox-static": "1:1.37.0-6"}
+
+
+def deb(
+    files: Mapping[str, bytes], *, control: str = "", compression: str = "xz", before: bytes = b""
+) -> bytes:
+    """A Debian package.
+
+    Args:
+        files: Its files by their paths, without a leading slash.
+        control: The text of its control file.
+        compression: What both archives in it are compressed with: `xz`, `gz`, or nothing.
+        before: Raw bytes of members that stand before the archives.
+    """
+    suffix = f".{compression}" if compression else ""
+    members = [
+        (f"control.tar{suffix}", tar_bytes({"./control": control.encode()}, compression)),
+        (f"data.tar{suffix}", tar_bytes({f"./{name}": data for name, data in files.items()}, compression)),
+    ]
+    packed = b"".join(ar_member(name, data) for name, data in members)
+    return b"!<arch>\n" + ar_member("debian-binary", b"2.0\n") + before + packed
+
+
+def ar_member(name: str, data: bytes, *, size: str | None = None) -> bytes:
+    """One member of an ar archive; `size` is what its header says, if that is not the truth."""
+    said = str(len(data)) if size is None else size
+    header = f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{said:<10}`\n".encode()
+    return header + data + b"\n" * (len(data) % 2)
+
+
+def tar_bytes(files: Mapping[str, bytes], compression: str = "") -> bytes:
+    """A tar of plain files."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    if compression == "gz":
+        return gzip.compress(out.getvalue(), mtime=0)
+    return lzma.compress(out.getvalue()) if compression == "xz" else out.getvalue()
+
+
+def tiny_tree() -> dict[str, bytes]:
+    """The files of a tree that keeps the contract once its manifest and SBOM are in."""
+    glibc, musl = bundles.LOADERS["x86_64"]
+    return {
+        glibc: b"glibc's loader",
+        musl: b"musl's loader",
+        "bin/capsule-exec": b"#!/bin/sh\n",
+        "bin/seal-tree": b"#!/bin/sh\n",
+        "bin/tool": b"#!/bin/sh\n",
+        "libexec/bash": b"a shell",
+        "runtime/tool/package.json": f'{{"version": "{INNER_VERSION}"}}'.encode(),
+        "share/licenses/tool/LICENSE": b"Permission is hereby granted.\n",
+    }
+
+
+def write_tree(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files below a folder; what lies in bin, abi or libexec can be run."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o755 if _runs(name) else 0o644)
+    return folder
+
+
+def _runs(name: str) -> bool:
+    return name.partition("/")[0] in {"bin", "abi", "libexec"}
+
+
+def inputs() -> dict[str, tuple[Pin, bytes]]:
+    """The tiny recipe's inputs: a pin and the bytes for each component."""
+    made: dict[str, tuple[Pin, bytes]] = {}
+    for name, version in _DEBIAN.items():
+        files = {"usr/bin/busybox": SHELL} if name == "busybox-static" else {f"usr/share/{name}": b"x"}
+        data = deb(files, control=f"Package: {name}\nVersion: {version}\n")
+        file = f"{name}_{version.rpartition(':')[2]}_amd64.deb"
+        made[name] = (_pin(name, "x86_64", "debian", version, file, data, f"pool/{file}"), data)
+    for libc in ("glibc", "musl"):
+        data = f"a wheel for {libc}".encode()
+        file = f"tool-{TOOL_VERSION}-py3-none-{libc}.whl"
+        made[f"tool-{libc}"] = (_pin("tool", f"x86_64-{libc}", "pypi", TOOL_VERSION, file, data, ""), data)
+    return made
+
+
+def _pin(component: str, target: str, kind: str, version: str, file: str, data: bytes, locator: str) -> Pin:
+    return Pin(
+        component=component,
+        target=target,
+        kind=kind,
+        package=component,
+        version=version,
+        file=file,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        license="MIT",
+        locator=locator,
+    )
+
+
+def recipe_folder(folder: Path, *, recipe: str = RECIPE, template: str = TEMPLATE) -> Path:
+    """Write a whole recipe folder, with templates of its own, and return it."""
+    (folder / "templates" / "scripts").mkdir(parents=True)
+    (folder / "tiny.toml").write_text(recipe)
+    (folder / "templates" / "tiny.Dockerfile.j2").write_text(template)
+    (folder / "templates" / "scripts" / "step.sh").write_text("set -eu\n")
+    entries = []
+    for name in (*_DEBIAN, "tool"):
+        debian = name != "tool"
+        targets = {"x86_64": "amd64"} if debian else {"x86_64-glibc": "glibc", "x86_64-musl": "musl"}
+        entries.append(
+            f'[{name}]\ntitle = "{name}"\nkind = "{"debian" if debian else "pypi"}"\npackage = "{name}"\n'
+            f'track = "{"trixie" if debian else "==1.*"}"\nlicense = "MIT"\n[{name}.targets]\n'
+            + "".join(f'{target} = "{selector}"\n' for target, selector in targets.items())
+        )
+    (folder / "components.toml").write_text("\n".join(entries))
+    pins = PinSet(EPOCH, tuple(pin for pin, _ in inputs().values()))
+    (folder / "pins.lock.json").write_bytes(dump_pins(pins))
+    return folder
+
+
+def filled_cache(root: Path) -> Cache:
+    """A cache that holds every input of the tiny recipe."""
+    cache = Cache(root)
+    with cache.stage() as folder:
+        for pin, data in inputs().values():
+            (folder / "file").write_bytes(data)
+            cache.adopt(folder / "file", pin.sha256, pin.size)
+    return cache
+
+
+class FakeReporter:
+    """A `Reporter` that keeps what it hears, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.bytes_packed = 0
+
+    @property
+    def steps(self) -> list[str]:
+        return [text.removeprefix("step: ") for text in self.heard if text.startswith("step: ")]
+
+    def started(self, pin: Pin) -> None:
+        self.heard.append(f"started: {pin.component}")
+
+    def advanced(self, pin: Pin, bytes_done: int) -> None:
+        self.heard.append(f"advanced: {pin.component} {bytes_done}")
+
+    def finished(self, pin: Pin) -> None:
+        self.heard.append(f"finished: {pin.component}")
+
+    def note(self, text: str) -> None:
+        self.heard.append(f"note: {text}")
+
+    def step(self, text: str) -> None:
+        self.heard.append(f"step: {text}")
+
+    def log(self, line: str) -> None:
+        self.heard.append(f"log: {line}")
+
+    def packed(self, size: int) -> None:
+        self.bytes_packed += size
+
+
+def tiny_answers() -> dict[str, tuple[str, int]]:
+    """What the tiny capsule's tools print, by the last component of their paths, and their exit status."""
+    return {
+        "tool": (f"tool {TOOL_VERSION} with inner {INNER_VERSION}", 0),
+        "seal-tree": (f"seal-tree {native_version()}", 0),
+        "capsule-exec": (f"capsule-exec {native_version()}", 0),
+    }
+
+
+@dataclass
+class FakeEngine:
+    """An engine in memory. What is kept on purpose by a real one (images, containers) is kept here too.
+
+    Attributes:
+        files: The tree that a build "makes", by the names below the install root.
+        answers: What each program of a smoke test prints, and its exit status.
+        failures: Raised when an operation begins: `build`, `build-bare` (the smoke's image), `create`,
+            `copy_out`, `copy_in`, `start`, `info`, `remove_container`.
+        log_lines: What a build prints.
+        links: Symbolic links of the tree, with their targets.
+    """
+
+    files: dict[str, bytes] = field(default_factory=tiny_tree)
+    answers: dict[str, tuple[str, int]] = field(default_factory=tiny_answers)
+    failures: dict[str, BaseException] = field(default_factory=dict)
+    log_lines: Sequence[str] = ("Step 1/2", "Step 2/2")
+    links: dict[str, str] = field(default_factory=dict)
+    name: str = "fake"
+    calls: list[str] = field(default_factory=list)
+    specs: list[ContainerSpec] = field(default_factory=list)
+    containers: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    contexts: list[dict[str, bytes]] = field(default_factory=list)
+    build_options: list[dict[str, object]] = field(default_factory=list)
+    closed: bool = False
+
+    def _begin(self, operation: str) -> None:
+        self.calls.append(operation)
+        if operation in self.failures:
+            raise self.failures[operation]
+
+    def info(self) -> EngineInfo:
+        self._begin("info")
+        return EngineInfo("fake", "1.0", "2.0", "3.0", "memory", "/nowhere", "none", "x86_64", False, "here")
+
+    def build(
+        self,
+        context: Path,
+        *,
+        tag: str | None,
+        labels: Mapping[str, str],
+        use_cache: bool = True,
+        keep: bool = False,
+        on_line: Callable[[str], None],
+    ) -> str:
+        files = {
+            path.relative_to(context).as_posix(): path.read_bytes()
+            for path in sorted(context.rglob("*"))
+            if path.is_file()
+        }
+        self.contexts.append(files)
+        self.build_options.append({"tag": tag, "labels": dict(labels), "use_cache": use_cache, "keep": keep})
+        for line in self.log_lines:
+            on_line(line)
+        self._begin("build-bare" if labels else "build")
+        return f"sha256:{len(self.contexts):064x}"
+
+    def create(self, spec: ContainerSpec, *, name: str) -> str:
+        self.specs.append(spec)
+        self.containers[name] = {}
+        self._begin("create")
+        return name
+
+    def copy_in(self, container: str, path: str, tar: Iterable[bytes]) -> None:
+        self._begin("copy_in")
+        assert path == "/"
+        with tarfile.open(fileobj=io.BytesIO(b"".join(tar))) as archive:
+            for member in archive:
+                stream = archive.extractfile(member) if member.isreg() else None
+                self.containers[container][f"/{member.name}"] = b"" if stream is None else stream.read()
+
+    def copy_out(self, container: str, path: str) -> Iterator[bytes]:
+        assert container in self.containers
+        yield from tree_stream(path.rpartition("/")[2], self.files, self.links)
+        self._begin("copy_out")
+
+    def start(self, container: str, timeout: float) -> Outcome:
+        self._begin("start")
+        shell, option, script = self.specs[-1].argv
+        assert option == "-c"
+        assert shell in self.containers[container], "the smoke's shell isn't in the container"
+        return Outcome(0, b"".join(map(self._run_line, script.splitlines())), b"")
+
+    def _run_line(self, line: str) -> bytes:
+        """Do what a line of the script does: a mark, what a program prints, the mark and its status."""
+        words = shlex.split(line)
+        mark = words[2].rstrip(";")
+        printed, code = self.answers[words[3].rpartition("/")[2]]
+        return f"{mark}\n{printed}\n\n{mark} {code}\n".encode()
+
+    def remove_container(self, container: str) -> None:
+        self._begin("remove_container")
+        self.containers.pop(container, None)
+
+    def remove_image(self, image: str) -> None:
+        self._begin("remove_image")
+
+    def has_image(self, reference: str) -> bool:
+        self._begin("has_image")
+        return reference == "localhost/there:latest"
+
+    def pull(self, reference: str) -> None:
+        self._begin("pull")
+
+    def prune_build_cache(self) -> None:
+        self._begin("prune_build_cache")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def tree_stream(top: str, files: Mapping[str, bytes], links: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield a tar as an engine copies it out: below `top`, with its own owners, modes and times."""
+    folders = {
+        "/".join(parts[:depth])
+        for parts in (name.split("/") for name in (*files, *links))
+        for depth in range(1, len(parts))
+    }
+    for name in ["", *sorted(folders)]:
+        member = tarfile.TarInfo(f"{top}/{name}".rstrip("/"))
+        member.type, member.mode, member.uid, member.mtime = tarfile.DIRTYPE, 0o700, 1000, 12345
+        yield member.tobuf()
+    for name, data in files.items():
+        member = tarfile.TarInfo(f"{top}/{name}")
+        member.mode = 0o4711 if _runs(name) else 0o600
+        member.size, member.uid, member.mtime = len(data), 1000, 12345
+        yield member.tobuf() + data + bytes(-len(data) % 512)
+    for name, target in links.items():
+        member = tarfile.TarInfo(f"{top}/{name}")
+        member.type, member.linkname = tarfile.SYMTYPE, target
+        yield member.tobuf()
+    yield bytes(1024)
+
+
+@dataclass
+class World:
+    """A recipe folder, a filled cache, an engine and a reporter: all that a build takes."""
+
+    folder: Path
+    engine: FakeEngine = field(default_factory=FakeEngine)
+    report: FakeReporter = field(default_factory=FakeReporter)
+    keep: bool = False
+    newer: bool = False
+
+    def __post_init__(self) -> None:
+        recipe_folder(self.recipes)
+        self.cache = filled_cache(self.folder / "cache")
+        self.dist.mkdir()
+
+    @property
+    def recipes(self) -> Path:
+        return self.folder / "recipes"
+
+    @property
+    def dist(self) -> Path:
+        return self.folder / "dist"
+
+    @property
+    def shop(self) -> Workshop:
+        definitions = load_definitions(self.recipes)
+        return Workshop(
+            engine=self.engine,
+            components=definitions.components,
+            pins=definitions.pins,
+            cache=self.cache,
+            templates=definitions.templates,
+            newer=self.newer,
+            keep=self.keep,
+        )
+
+    def plan(
+        self,
+        *,
+        libc: str = "glibc",
+        output: Path | None = None,
+        versions: Mapping[str, str] | None = None,
+        sources: Mapping[str, Path] | None = None,
+        build_architecture: str = "x86_64",
+    ) -> BuildPlan:
+        options = BuildOptions(
+            libc=libc,
+            architecture="x86_64",
+            build_architecture=build_architecture,
+            versions=versions or {},
+            sources=sources or {},
+            output=output,
+        )
+        recipe = load_recipe(self.recipes / "tiny.toml")
+        return make_plan(recipe, options, load_definitions(self.recipes).pins, dist=self.dist)
+
+    def left_over(self) -> list[str]:
+        """What lies in the output's folder and in the cache's staging area."""
+        staging = self.cache.root / "staging"
+        found = [*self.dist.rglob("*"), *staging.rglob("*")]
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
