@@ -295,12 +295,3 @@ def test_no_color_is_respected_on_a_terminal(
 def test_errors_are_left_to_main(command: str, app: typer.Typer, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         run(app, command, tmp_path / "missing.tar.gz")
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"),
-     (49_700_000, "49.7 MB"), (4 << 30, "4.3 GB"), (5_000_000_000_000, "5000.0 GB")],
-)  # fmt: skip
-def test_sizes_read_as_people_read_them(size: int, text: str) -> None:
-    assert commands._size(size) == text
