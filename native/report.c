@@ -168,3 +168,14 @@ bool report_print(struct report *report, bool json)
     text_free(&text);
     return good;
 }
+
+void report_free(struct report *report)
+{
+    for (int list = 0; list < REPORT_LISTS; list++) {
+        for (size_t i = 0; i < report->lists[list].count; i++) {
+            free(report->lists[list].items[i].path);
+            free(report->lists[list].items[i].reason);
+        }
+        free(report->lists[list].items);
+    }
+}

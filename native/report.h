@@ -27,5 +27,6 @@ void report_add(struct report *report, enum report_list list, const char *path, 
 
 /* Writes the report to standard output; false, with errno set, when that is not possible. */
 bool report_print(struct report *report, bool json);
+void report_free(struct report *report);
 
 #endif

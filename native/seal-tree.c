@@ -132,7 +132,7 @@ static const char *if_there(const char *path)
 }
 
 /* The capsule's Python says its minor version by its program's name; the first is taken. */
-static const char *python_name(void)
+static char *python_name(void)
 {
     DIR *folder = opendir(CAPSULE_ROOT "/runtime/python/bin");
     char *name = NULL;
@@ -147,13 +147,13 @@ static const char *python_name(void)
     return name;
 }
 
-static void find_interpreters(struct interpreters *interpreters)
+static void find_interpreters(struct interpreters *interpreters, const char *python)
 {
     *interpreters = (struct interpreters){
         .root = CAPSULE_ROOT,
         .node = if_there(CAPSULE_ROOT "/bin/node"),
         .python = if_there(CAPSULE_ROOT "/bin/python3"),
-        .python_name = python_name(),
+        .python_name = python,
         .bash = if_there(CAPSULE_ROOT "/libexec/bash"),
         .splitter = if_there(CAPSULE_ROOT "/libexec/shebang-exec"),
         .line_limit = script_line_limit(),
@@ -249,6 +249,19 @@ static void raise_limits(void)
     }
 }
 
+static void seal(struct sealer *sealer)
+{
+    char *name = python_name();
+    find_interpreters(&sealer->interpreters, name);
+    tree_walk(&sealer->tree);
+    dispatch_linked(sealer);
+    seal_elf_files(sealer);
+    for (size_t i = 0; i < sealer->linked.count; i++)
+        item_free(&sealer->linked.entries[i]);
+    free(sealer->linked.entries);
+    free(name);
+}
+
 int main(int argc, char **argv)
 {
     struct options options = read_options(argc > 0 ? argv + 1 : argv);
@@ -274,13 +287,13 @@ int main(int argc, char **argv)
         complain(PROGRAM, "the capsule isn't at " CAPSULE_ROOT ": ", strerror(errno), NULL);
         return EXIT_FAILURES;
     }
-    find_interpreters(&sealer.interpreters);
-    tree_walk(&sealer.tree);
-    dispatch_linked(&sealer);
-    seal_elf_files(&sealer);
-    if (!report_print(&sealer.report, options.json)) {
+    seal(&sealer);
+    bool good = report_print(&sealer.report, options.json);
+    if (!good)
         complain(PROGRAM, "the report can't be written: ", strerror(errno), NULL);
-        return EXIT_FAILURES;
-    }
-    return sealer.report.lists[REPORT_FAILURES].count > 0 ? EXIT_FAILURES : 0;
+    good = good && sealer.report.lists[REPORT_FAILURES].count == 0;
+    report_free(&sealer.report);
+    free(root_path);
+    close(root);
+    return good ? 0 : EXIT_FAILURES;
 }
