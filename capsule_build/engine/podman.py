@@ -36,6 +36,7 @@ from .protocol import (
     timeout_message,
 )
 from .service import PodmanService, knock, running_service
+from .tarend import without_end_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -279,7 +280,7 @@ class PodmanEngine:
             "PUT",
             f"/containers/{container}/archive",
             params={"path": path},
-            data=iter(tar),
+            data=without_end_mark(tar),
             headers={"Content-Type": "application/x-tar"},
         )
 
