@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .fetch import fetch_all, look_up
+from .licence_texts import pack_texts
+from .plan import Role
 from .runtime.files import sha256_file
 from .sources import stage_source
 
@@ -102,24 +104,29 @@ def acquire(
         progress=progress,
         newer=newer,
     )
-    choices = {choice.component: choice for choice in plan.recipe.runtimes}
+    choices = {choice.name: choice for choice in plan.recipe.runtimes}
     ready = []
     for item in plan.inputs:
         if item in wanted:
             pin, origin = wanted[item]
             got = fetched[pin]
-            ready.append(_by_pin(item, got.taken, got.path, Origin.NEWER if got.overridden else origin))
+            file = got.taken.file
+            path = got.path
+            if item.role is Role.TEXTS:
+                path = pack_texts(path, scratch / f"{item.component}.tar")
+                file = path.name
+            ready.append(_by_pin(item, got.taken, path, file, Origin.NEWER if got.overridden else origin))
         else:
             staged = stage_source(item, choices, scratch)
             ready.append(_by_source(item, staged, components[item.component].license))
     return tuple(ready)
 
 
-def _by_pin(item: PlannedInput, pin: Pin, path: Path, origin: Origin) -> ReadyInput:
+def _by_pin(item: PlannedInput, pin: Pin, path: Path, file: str, origin: Origin) -> ReadyInput:
     return ReadyInput(
         planned=item,
         path=path,
-        file=pin.file,
+        file=file,
         sha256=pin.sha256,
         size=path.stat().st_size,
         origin=origin,
@@ -133,13 +140,15 @@ def _by_pin(item: PlannedInput, pin: Pin, path: Path, origin: Origin) -> ReadyIn
 def _by_source(item: PlannedInput, staged: Path, licence: str) -> ReadyInput:
     source = item.source
     if source is None:
-        raise ValueError(item.component)
+        raise ValueError(item.name)
+    # An installed prefix is a folder: what it is known by is the archive that was made of it.
+    given = source if source.is_file() else staged
     return ReadyInput(
         planned=item,
         path=staged,
         file=staged.name,
-        sha256=sha256_file(source),
-        size=source.stat().st_size,
+        sha256=sha256_file(given),
+        size=given.stat().st_size,
         origin=Origin.SOURCE,
         reference=str(source),
         version=item.version,

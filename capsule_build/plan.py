@@ -5,12 +5,13 @@ All that does something (fetch, render, engine, pack) takes the plan that is mad
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from .recipes import check_libc
-from .runtime.errors import UsageError
+from .runtime.errors import InputError, UsageError
 from .runtime.manifest import Manifest, install_root
 from .runtime.platforms import Platform
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .pins import Pin, PinSet
-    from .recipes import Recipe
+    from .recipes import Recipe, RuntimeChoice
 
 LAUNCHER: Final = "bin/capsule-exec"
 
@@ -35,6 +36,8 @@ class Role(enum.Enum):
     """It is linked statically into the capsule's own tools."""
     LICENCES = "licences"
     """Only licence texts are taken from it."""
+    TEXTS = "texts"
+    """The licence texts of what a runtime's upstream linked into it."""
     BUILD = "build"
     """It runs in the build, on the build machine's architecture, and leaves nothing in the bundle."""
 
@@ -47,8 +50,8 @@ class BuildOptions:
         libc: The C library of the images that the capsule is for.
         architecture: Their architecture.
         build_architecture: The architecture that the engine's containers run on.
-        versions: Exact versions asked for, by component.
-        sources: Files or folders that take a pin's place, by component.
+        versions: Exact versions asked for, by the runtime's name.
+        sources: Files or folders that take a pin's place, by the input's name.
         epoch: The modification time of all members, in seconds since 1970; `None`: the pins' own.
         output: The bundle's path; `None`: named after the capsule in `dist`.
     """
@@ -67,6 +70,7 @@ class PlannedInput:
     """One input of a build.
 
     Attributes:
+        name: What users call it; for all but some runtimes the component's own name.
         component: Its name in components.toml.
         role: What it is for.
         platform: The platform whose variant of it is taken.
@@ -76,6 +80,7 @@ class PlannedInput:
         source: The user's own file or folder.
     """
 
+    name: str
     component: str
     role: Role
     platform: Platform
@@ -86,7 +91,7 @@ class PlannedInput:
     @property
     def key(self) -> str:
         """A name for it among the build's inputs: a component can be shipped and run in the build."""
-        return f"build/{self.component}" if self.role is Role.BUILD else self.component
+        return f"build/{self.name}" if self.role is Role.BUILD else self.name
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class BuildPlan:
         options: What the user asked for.
         manifest: The bundle's manifest, as it will be written.
         inputs: Everything that the build takes in, in the recipe's order.
-        versions: The chosen version of each runtime component.
+        versions: The chosen version of each runtime, by its name.
         output: The bundle's path.
         epoch: The modification time of all members, in seconds since 1970.
     """
@@ -136,15 +141,15 @@ def make_plan(recipe: Recipe, options: BuildOptions, pins: PinSet, *, dist: Path
         InputError: A component has no pin for the platform.
     """
     platform = Platform(options.architecture, check_libc(recipe, options.libc))
-    choices = {choice.component: choice for choice in recipe.runtimes}
+    choices = {choice.name: choice for choice in recipe.runtimes}
     unknown = set(options.versions) - set(choices)
     if unknown:
         raise UsageError(f"{recipe.id} has no {', '.join(sorted(unknown))} whose version could be chosen.")
     defaults: dict[str, str] = {}
     versions: dict[str, str] = {}
-    for component, choice in choices.items():
-        defaults[component] = pins.find(component, platform).version
-        versions[component] = choice.check(options.versions.get(component, defaults[component]))
+    for name, choice in choices.items():
+        defaults[name] = pins.find(choice.component, platform).version
+        versions[name] = choice.check(options.versions.get(name, defaults[name]))
     inputs = tuple(_inputs(recipe, options, pins, platform, versions))
     _check_sources(options.sources, inputs)
 
@@ -179,8 +184,31 @@ def _inputs(
     recipe: Recipe, options: BuildOptions, pins: PinSet, platform: Platform, versions: Mapping[str, str]
 ) -> Iterator[PlannedInput]:
     builder = Platform(options.build_architecture, options.libc)
+    for choice in recipe.runtimes:
+        source = options.sources.get(choice.name, options.sources.get(choice.component))
+        pin = pins.find(choice.component, platform)
+        version = versions[choice.name]
+        pinned = source is None and version == pin.version
+        yield PlannedInput(
+            name=choice.name,
+            component=choice.component,
+            role=Role.RUNTIME,
+            platform=platform,
+            version=version,
+            pin=pin if pinned else None,
+            source=source,
+        )
+        # The texts are those of one exact build: they don't go with another one.
+        if pinned and (texts := _texts_pin(choice, pins, platform)):
+            yield PlannedInput(
+                name=f"{choice.name}/{Role.TEXTS.value}",
+                component=choice.texts,
+                role=Role.TEXTS,
+                platform=platform,
+                version=texts.version,
+                pin=texts,
+            )
     roles = (
-        (Role.RUNTIME, tuple(choice.component for choice in recipe.runtimes), platform),
         (Role.SHIPPED, recipe.shipped, platform),
         (Role.LINKED, recipe.linked, platform),
         (Role.LICENCES, recipe.licences, platform),
@@ -191,21 +219,32 @@ def _inputs(
             # The build's own tools are never replaced: a source stands in for what is shipped.
             source = None if role is Role.BUILD else options.sources.get(component)
             pin = pins.find(component, where)
-            version = versions.get(component, pin.version) if role is Role.RUNTIME else pin.version
             yield PlannedInput(
+                name=component,
                 component=component,
                 role=role,
                 platform=where,
-                version=version,
-                pin=pin if source is None and version == pin.version else None,
+                version=pin.version,
+                pin=pin if source is None else None,
                 source=source,
             )
 
 
+def _texts_pin(choice: RuntimeChoice, pins: PinSet, platform: Platform) -> Pin | None:
+    """Return the pin of a runtime's licence texts; upstream may publish none for a platform."""
+    if not choice.texts:
+        return None
+    with contextlib.suppress(InputError):
+        return pins.find(choice.texts, platform)
+    return None
+
+
 def _check_sources(sources: Mapping[str, Path], inputs: tuple[PlannedInput, ...]) -> None:
-    names = [item.component for item in inputs if item.role is not Role.BUILD]
+    replaceable = [item for item in inputs if item.role not in {Role.BUILD, Role.TEXTS}]
+    names = [item.name for item in replaceable]
     for name in sources:
-        if name not in names:
+        # Messages about a pin name the component as the pins do.
+        if name not in names and name not in {item.component for item in replaceable}:
             raise UsageError(
                 f"--source {name}=...: this recipe has no input of that name.",
                 hint=f"Its inputs: {', '.join(names)}.",
@@ -213,10 +252,10 @@ def _check_sources(sources: Mapping[str, Path], inputs: tuple[PlannedInput, ...]
 
 
 def _capsule_version(recipe: Recipe, versions: Mapping[str, str], defaults: Mapping[str, str]) -> str:
-    named = [versions[choice.component] for choice in recipe.runtimes if choice.in_version]
+    named = [versions[choice.name] for choice in recipe.runtimes if choice.in_version]
     others = [
-        f"{choice.component}{versions[choice.component]}"
+        f"{choice.name}{versions[choice.name]}"
         for choice in recipe.runtimes
-        if not choice.in_version and versions[choice.component] != defaults[choice.component]
+        if not choice.in_version and versions[choice.name] != defaults[choice.name]
     ]
     return "-".join(named + others)

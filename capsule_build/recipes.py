@@ -6,9 +6,11 @@ The format's keys are documented in docs/recipes.md.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import tomllib
 from dataclasses import dataclass
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .runtime.errors import ContractError, UsageError
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 1
 _NOT_RECIPES: Final = frozenset({"components"})
 _EXACT_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+_OPTION: Final = re.compile(r"--[a-z0-9]+(-[a-z0-9]+)*-version")
+_SMOKE_WORDS: Final = ("native", "root", "arch")
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,22 @@ class RuntimeChoice:
     """A component whose version a user can choose.
 
     Attributes:
-        component: Its name in components.toml.
+        name: What users call it: in `--source`, in the SBOM, and in the recipe's own texts.
+        component: Its name in components.toml, where several series of it can lie side by side.
         option: The command's option, such as `--node-version`.
         series: What an exact version must begin with (`24`, `3.12`); empty: any.
         in_version: Whether the capsule's version always names it.
         marker: A file below the root of somebody's own build of it (`--source`), by which that root is found.
         version_file: The file below that root that says its version ...
         version_pattern: ... where the groups of this pattern, joined by dots, are the version.
+        texts: The component that has the licence texts of what upstream linked into it; empty: they come
+            with it.
+        linked: What upstream linked into it: the licence texts that the bundle should have.
+        prefix_takes: What is taken of an installed prefix (globs below it); empty: only archives are.
+        prefix_leaves: What of that is left.
     """
 
+    name: str
     component: str
     option: str
     series: str
@@ -44,6 +55,10 @@ class RuntimeChoice:
     marker: str
     version_file: str
     version_pattern: str
+    texts: str
+    linked: tuple[str, ...]
+    prefix_takes: tuple[str, ...]
+    prefix_leaves: tuple[str, ...]
 
     @property
     def form(self) -> str:
@@ -79,12 +94,15 @@ class Embedded:
     inside: str
     license: str
     version_file: str
-    version_key: str
+    version_pattern: str
 
 
 @dataclass(frozen=True)
 class SmokeCheck:
-    """A tool, its arguments, and what it must print; `{component}` stands for a version."""
+    """A tool, its arguments, and what it must print.
+
+    There `{component}` stands for a version, `{root}` for the install root, `{arch}` for the architecture.
+    """
 
     tool: str
     arguments: tuple[str, ...]
@@ -138,7 +156,7 @@ def load_recipe(path: Path) -> Recipe:
         licences=components.strings("licences"),
         build=components.strings("build"),
         tools=tools.all_strings(),
-        embedded=reader.each("embedded", lambda table: Embedded(**table.all_strings(*_EMBEDDED_KEYS))),
+        embedded=reader.each("embedded", _embedded),
         smoke=reader.each("smoke", _smoke),
         path=path,
     )
@@ -196,20 +214,37 @@ def check_libc(recipe: Recipe, libc: str) -> str:
 
 
 def _runtime(table: _Table) -> RuntimeChoice:
-    pattern = table.take("version_pattern", str)
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise table.error("version_pattern", f"isn't a regular expression: {error}") from error
+    component = table.take("component", str)
     return RuntimeChoice(
-        component=table.take("component", str),
+        name=table.take("name", str, component),
+        component=component,
         option=table.take("option", str),
         series=table.take("series", str, ""),
         in_version=table.take("in_version", bool, False),
         marker=table.take("marker", str),
         version_file=table.take("version_file", str),
-        version_pattern=pattern,
+        version_pattern=_pattern(table),
+        texts=table.take("texts", str, ""),
+        linked=table.strings("linked", ()),
+        prefix_takes=table.strings("prefix_takes", ()),
+        prefix_leaves=table.strings("prefix_leaves", ()),
     )
+
+
+def _embedded(table: _Table) -> Embedded:
+    plain = table.all_strings("name", "title", "inside", "license", "version_file")
+    return Embedded(version_pattern=_pattern(table), **plain)
+
+
+def _pattern(table: _Table) -> str:
+    pattern = table.take("version_pattern", str)
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise table.error("version_pattern", f"isn't a regular expression: {error}") from error
+    if not groups:
+        raise table.error("version_pattern", "has no group for the version")
+    return pattern
 
 
 def _smoke(table: _Table) -> SmokeCheck:
@@ -228,16 +263,27 @@ def _check(recipe: Recipe) -> None:
         raise refuse(f"names libcs other than {', '.join(LIBCS)}")
     if not any(choice.in_version for choice in recipe.runtimes):
         raise refuse("has no runtime that makes up its version")
+    options = [choice.option for choice in recipe.runtimes]
+    for option in options:
+        if not _OPTION.fullmatch(option) or options.count(option) > 1:
+            raise refuse(f"has the option '{option}', which is not one of its own such as --node-version")
+    named = (choice.name for choice in recipe.runtimes), recipe.shipped, recipe.linked
+    words = {*itertools.chain(*named), *(part.name for part in recipe.embedded), *_SMOKE_WORDS}
     for check in recipe.smoke:
         if check.tool not in recipe.tools:
             raise refuse(f"has a smoke check of '{check.tool}', which isn't among its tools")
+        try:
+            unknown = {word for _, word, _, _ in Formatter().parse(check.expect) if word is not None} - words
+        except ValueError as error:
+            raise refuse(f"has a malformed 'expect' for '{check.tool}': {error}") from error
+        if unknown:
+            raise refuse(f"expects '{{{min(unknown)}}}' of '{check.tool}', which is no component's version")
     unchecked = set(recipe.tools) - {check.tool for check in recipe.smoke}
     if unchecked:
         raise refuse(f"has no smoke check of {', '.join(sorted(unchecked))}")
 
 
 _MISSING: Final[Any] = object()
-_EMBEDDED_KEYS: Final = tuple(Embedded.__dataclass_fields__)
 _Value = TypeVar("_Value")
 
 
@@ -259,12 +305,12 @@ class _Table:
         value = self._data.pop(key, default)
         if value is _MISSING:
             raise self.error(key, "is missing")
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.error(key, f"should be a {kind.__name__}")
         return value
 
-    def strings(self, key: str) -> tuple[str, ...]:
-        values = self.take(key, list)
+    def strings(self, key: str, default: Any = _MISSING) -> tuple[str, ...]:
+        values = self.take(key, list, default if default is _MISSING else list(default))
         if not all(isinstance(value, str) for value in values):
             raise self.error(key, "should hold strings")
         return tuple(values)

@@ -63,7 +63,7 @@ def make_record(
         "epoch": plan.epoch,
         "inputs": [_input(item) for item in inputs],
         "overrides": sorted(
-            {item.planned.component for item in inputs if item.origin in {Origin.SOURCE, Origin.NEWER}}
+            {item.planned.name for item in inputs if item.origin in {Origin.SOURCE, Origin.NEWER}}
         ),
         "definitions": {
             "recipe": _digest(plan.recipe.path.read_bytes()),
@@ -84,6 +84,7 @@ def make_record(
 
 def _input(item: ReadyInput) -> dict[str, Any]:
     return {
+        "name": item.planned.name,
         "component": item.planned.component,
         "role": item.planned.role.value,
         "version": item.version,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import traceback
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -62,17 +63,35 @@ def dockerfile(plan: BuildPlan, names: Mapping[str, str], *, templates: Path) ->
             root=plan.manifest.install_root,
             arch=plan.platform.architecture,
             libc=plan.platform.libc,
+            runtimes={
+                choice.name: {
+                    "version": plan.versions[choice.name],
+                    "series": choice.series,
+                    "linked": choice.linked,
+                }
+                for choice in plan.recipe.runtimes
+            },
             label=LABEL,
             inputs={key: f"inputs/{name}" for key, name in names.items()},
             base_inputs=[item.key for item in plan.inputs if item.role in {Role.SHIPPED, Role.LICENCES}],
         )
-    except jinja2.TemplateError as error:
-        where = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+    except Exception as error:  # a template is a program: it can fail in any way
         raise ContractError(
-            f"The template {plan.recipe.template}{where} can't be rendered: {error.message or error}.",
+            f"The template {_where(error, plan.recipe.template, templates)} can't be rendered: {error}.",
             hint=f"Templates are read from {templates}.",
         ) from error
     return text
+
+
+def _where(error: Exception, template: str, templates: Path) -> str:
+    """Return the template, perhaps an included one, and the line that an error comes from."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return f"{error.name}, line {error.lineno}"
+    # Jinja puts its templates' own names and lines into the traceback.
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).is_relative_to(templates):
+            return f"{Path(frame.filename).relative_to(templates)}, line {frame.lineno}"
+    return template
 
 
 def render(plan: BuildPlan, inputs: Iterable[ReadyInput], folder: Path, *, templates: Path) -> Context:
@@ -98,7 +117,7 @@ def render(plan: BuildPlan, inputs: Iterable[ReadyInput], folder: Path, *, templ
     bootstrap.mkdir()
     shell = read_member(ready[_SHELL].path, "usr/bin/busybox")
     write_atomically(bootstrap / "busybox", shell, mode=0o755)
-    _copy_tree(templates / "scripts", folder / "scripts", ("*.sh",))
+    _copy_tree(templates / "scripts", folder / "scripts", ("*.sh", "*.py"))
     _copy_tree(native_dir(), folder / "native", _NATIVE_SOURCES)
     write_atomically(folder / "native" / "LICENSE", licence_text())
     write_atomically(folder / "Dockerfile", text.encode())

@@ -67,7 +67,7 @@ def make_sbom(
         Component(
             type=ComponentType.APPLICATION,
             name=embedded.name,
-            version=embedded_version(tree, embedded.version_file, embedded.version_key),
+            version=embedded_version(tree, embedded.version_file, embedded.version_pattern),
             bom_ref=embedded.name,
             licenses=[LicenseFactory().make_from_string(embedded.license)],
             properties=[Property(name="capsule:inside", value=embedded.inside)],
@@ -105,19 +105,19 @@ def component_versions(sbom: bytes) -> dict[str, str]:
         raise ContractError(f"{FILE_NAME} isn't a CycloneDX SBOM with components and versions.") from error
 
 
-def embedded_version(tree: Path, file: str, key: str) -> str:
-    """Return the version that a JSON file in a finished tree says.
+def embedded_version(tree: Path, file: str, pattern: str) -> str:
+    """Return the version that a file in a finished tree says, where `pattern` has its only group.
 
     Raises:
         ContractError: It doesn't.
     """
     try:
-        value = json.loads((tree / file).read_bytes())[key]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ContractError(
-            f"The finished tree has no {file} with a '{key}': is the source complete?"
-        ) from error
-    return str(value)
+        found = re.search(pattern, (tree / file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContractError(f"The finished tree has no readable {file}: is the source complete?") from error
+    if not found:
+        raise ContractError(f"The finished tree's {file} says no version: is the source complete?")
+    return found.group(1)
 
 
 def native_version() -> str:
@@ -142,9 +142,9 @@ def _without_serial(bom: Bom) -> Bom:
 def _from_input(item: ReadyInput, part: PartDefinition) -> Component:
     return Component(
         type=ComponentType.LIBRARY if item.planned.role is not Role.RUNTIME else ComponentType.PLATFORM,
-        name=item.planned.component,
+        name=item.planned.name,
         version=item.version,
-        bom_ref=item.planned.component,
+        bom_ref=item.planned.name,
         description=part.title,
         licenses=[LicenseFactory().make_from_string(item.license)],
         purl=None if item.pin is None else _purl(item.pin),

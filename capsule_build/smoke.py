@@ -71,9 +71,13 @@ def run_smoke(engine: Engine, image: str, bundle: Path, recipe: Recipe) -> tuple
     manifest = check_bundle(bundle).manifest
     if manifest.runtime_id != recipe.id:
         raise ContractError(f"{bundle} is a capsule of {manifest.runtime_id}, not of {recipe.id}.")
-    versions = component_versions(_read_member(bundle, SBOM))
+    words = {
+        **component_versions(_read_member(bundle, SBOM)),
+        "root": manifest.install_root,
+        "arch": manifest.platform.architecture,
+    }
     checks = [
-        (check, check.expect.format_map(versions))
+        (check, check.expect.format_map(words))
         for check in (*recipe.smoke, SmokeCheck("capsule-exec", ("--version",), f"capsule-exec {{{NATIVE}}}"))
     ]
     mark = uuid.uuid4().hex

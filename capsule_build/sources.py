@@ -1,8 +1,9 @@
 """The user's own inputs: `--source NAME=PATH` puts a file in a pin's place.
 
 A runtime (Node.js, CPython) is taken from an archive in upstream's own layout, whose root and version are
-found as the recipe says; any other component from a file of the kind that its pin names. What is taken is
-brought into the form that the build unpacks, and hashed as the user gave it.
+found as the recipe says, or from an installed prefix, where the recipe says what to take of one. Any
+other component is taken from a file of the kind that its pin names. What is taken is brought into the
+form that the build unpacks, and hashed as the user gave it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 import zstandard
 
 from .debian_archive import control_field
+from .prefixes import pack_prefix
 from .runtime.errors import InputError, UsageError
 from .runtime.files import atomic_writer
 
@@ -55,7 +57,7 @@ def stage_source(planned: PlannedInput, choices: Mapping[str, RuntimeChoice], fo
 
     Args:
         planned: The input, with its `source`.
-        choices: The recipe's runtimes, by component.
+        choices: The recipe's runtimes, by name.
         folder: Where a converted file may be written.
 
     Returns:
@@ -67,18 +69,24 @@ def stage_source(planned: PlannedInput, choices: Mapping[str, RuntimeChoice], fo
     """
     source = planned.source
     if source is None:
-        raise ValueError(planned.component)
-    choice = choices.get(planned.component)
+        raise ValueError(planned.name)
+    choice = choices.get(planned.name)
     if choice is None:
         version = _package_version(source)
         staged = source
     else:
-        staged = _as_tar(source, folder / f"{planned.component}.tar") if _needs_tar(source) else source
+        staged = folder / f"{planned.name}.tar"
+        if source.is_dir():
+            pack_prefix(source, choice, staged)
+        elif _needs_tar(source):
+            _as_tar(source, staged)
+        else:
+            staged = source
         version = _archive_version(staged, choice)
     if version != planned.version:
         option = f"{choice.option} {version}" if choice else "a file of the pinned version"
         raise UsageError(
-            f"--source {planned.component}={source} is version {version}; {planned.version} is asked for.",
+            f"--source {planned.name}={source} is version {version}; {planned.version} is asked for.",
             hint=f"Ask for it with {option}." if choice else f"Give {option}.",
         )
     return staged
@@ -89,7 +97,7 @@ def _needs_tar(source: Path) -> bool:
     return source.name.endswith((".tar.zst", ".tgz"))
 
 
-def _as_tar(source: Path, target: Path) -> Path:
+def _as_tar(source: Path, target: Path) -> None:
     """Write the archive's own tar, without its compression."""
     try:
         with _open(source) as stream, atomic_writer(target) as out:
@@ -97,7 +105,6 @@ def _as_tar(source: Path, target: Path) -> Path:
                 out.write(chunk)
     except (OSError, EOFError, zstandard.ZstdError) as error:
         raise InputError(f"{source} can't be decompressed: {error}.") from error
-    return target
 
 
 def _open(source: Path) -> IO[bytes] | gzip.GzipFile:
@@ -106,7 +113,7 @@ def _open(source: Path) -> IO[bytes] | gzip.GzipFile:
 
 def _archive_version(archive: Path, choice: RuntimeChoice) -> str:
     if not archive.is_file():
-        raise UsageError(f"--source {choice.component}={archive} is not an archive.", hint=_kinds())
+        raise UsageError(f"--source {choice.name}={archive} is not an archive.", hint=_kinds())
     for name, read in _members(archive, choice):
         if name.endswith(f"/{choice.version_file}") or name == choice.version_file:
             text = read.decode("utf-8", "replace")
@@ -114,7 +121,7 @@ def _archive_version(archive: Path, choice: RuntimeChoice) -> str:
             if found:
                 return ".".join(found.groups())
     raise InputError(
-        f"--source {choice.component}={archive}: no {choice.version_file} in it says a version.",
+        f"--source {choice.name}={archive}: no {choice.version_file} in it says a version.",
         hint=f"It should be upstream's archive, with {choice.marker} and {choice.version_file} in it.",
     )
 
@@ -137,7 +144,7 @@ def _members(archive: Path, choice: RuntimeChoice) -> Iterator[tuple[str, bytes]
                         if stream is not None:
                             yield member.name, stream.read()
         else:
-            raise UsageError(f"--source {choice.component}={archive}: its form isn't known.", hint=_kinds())
+            raise UsageError(f"--source {choice.name}={archive}: its form isn't known.", hint=_kinds())
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise InputError(f"{archive} is damaged: {error}.") from error
 

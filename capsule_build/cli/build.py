@@ -109,7 +109,7 @@ def _command(
                 [],
                 "--source",
                 metavar="NAME=PATH",
-                help="Your own file in an input's place. Can be repeated.",
+                help="Your own file or folder in an input's place. Can be repeated.",
             ),
         ),
         (
@@ -123,7 +123,7 @@ def _command(
 
     def command(**values: Any) -> None:
         asked = {
-            choice.component: values[f"version_{number}"]
+            choice.name: values[f"version_{number}"]
             for number, choice in enumerate(recipe.runtimes)
             if values[f"version_{number}"] is not None
         }
@@ -274,8 +274,8 @@ def _print_plan(recipe: Recipe, folder: Path, asked: Mapping[str, str], values: 
         elif item.source is not None:
             what, digest = f"your own: {item.source}", "as it is"
         else:
-            what, digest = f"{item.component} {item.version}, not pinned", "looked up"
-        rows.append((item.component, item.role.value, what, digest))
+            what, digest = f"{item.name} {item.version}, not pinned", "looked up"
+        rows.append((item.name, item.role.value, what, digest))
     print_table(("input", "role", "from", "sha256"), rows)
 
 
@@ -289,6 +289,7 @@ def plan_json(plan: BuildPlan) -> dict[str, Any]:
         "manifest": json.loads(plan.manifest.to_bytes()),
         "inputs": [
             {
+                "name": item.name,
                 "component": item.component,
                 "role": item.role.value,
                 "version": item.version,

@@ -42,6 +42,10 @@ def test_the_projects_components_are_well_formed_and_licensed_by_spdx() -> None:
 def test_every_component_is_there_for_both_architectures() -> None:
     for component in load_components(recipes_dir() / "components.toml").values():
         served = {target.split("-")[0] for target in component.targets}
+        if component.kind == "github-release":
+            # Only releases whose digests are known are pinned.
+            assert "x86_64" in served, component.name
+            continue
         assert served in ({"x86_64", "aarch64"}, {"any"}), component.name
 
 
