@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 import tarfile
 import uuid
@@ -167,7 +168,8 @@ def _at_install_root(bundle: Path, root: PurePosixPath) -> Iterator[bytes]:
         yield folder.tobuf()
     with tarfile.open(bundle, "r|gz") as archive:
         for member in archive:
-            moved = member.replace(name=f"{root.relative_to('/')}/{member.name}", deep=False)
+            moved = copy.copy(member)
+            moved.name = f"{root.relative_to('/')}/{member.name}"
             yield moved.tobuf(tarfile.GNU_FORMAT)
             if member.isreg():
                 stream = archive.extractfile(member)
