@@ -125,12 +125,15 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
         report.step(f"Build with {shop.engine.name}")
         tree = _folder(scratch / "tree")
         _build_tree(plan, shop, context, tree, report)
+        (tree / SBOM).parent.mkdir(exist_ok=True)
         (tree / SBOM).write_bytes(make_sbom(plan, inputs, shop.components, tree))
         (tree / MANIFEST).write_bytes(plan.manifest.to_bytes())
         report.step("Pack")
         with _unnamed_output(plan.output) as candidate:
             with candidate.open("wb") as out:
                 packed = pack(tree, out, epoch=plan.epoch, advanced=report.packed)
+                out.flush()
+                os.fsync(out.fileno())
             report.step("Check")
             info = check_bundle(candidate)
             if info.manifest != plan.manifest or info.sha256 != packed.sha256:
@@ -212,15 +215,15 @@ def _build_tree(plan: BuildPlan, shop: Workshop, context: Context, tree: Path, r
             context.folder,
             tag=f"localhost/capsule-build/{plan.recipe.id}:{plan.platform}",
             labels={},
+            keep=shop.keep,
             on_line=hear,
         )
     except BuildError as error:
         if shop.keep:
             with atomic_writer(log) as out:
                 out.write("".join(f"{line}\n" for line in lines).encode())
-            raise BuildError(
-                error.message, step=error.step, log_tail=error.log_tail, hint=f"The whole log is {log}."
-            ) from error
+            # A note, since the error's own hint says how to look into what else was kept.
+            error.add_note(f"The whole log is {log}.")
         raise
     spec = ContainerSpec(image=image, argv=(f"{root}/{plan.manifest.launcher}",))
     with container(shop.engine, spec) as made:

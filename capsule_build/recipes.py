@@ -24,6 +24,7 @@ SCHEMA_VERSION: Final = 1
 _NOT_RECIPES: Final = frozenset({"components"})
 _EXACT_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _OPTION: Final = re.compile(r"--[a-z0-9]+(-[a-z0-9]+)*-version")
+_SHELL: Final = "busybox-static"
 _SMOKE_WORDS: Final = ("native", "root", "arch")
 
 
@@ -263,6 +264,8 @@ def _check(recipe: Recipe) -> None:
         raise refuse(f"names libcs other than {', '.join(LIBCS)}")
     if not any(choice.in_version for choice in recipe.runtimes):
         raise refuse("has no runtime that makes up its version")
+    if _SHELL not in recipe.build:
+        raise refuse(f"lacks '{_SHELL}' among what runs in the build: it is every build's shell")
     options = [choice.option for choice in recipe.runtimes]
     for option in options:
         if not _OPTION.fullmatch(option) or options.count(option) > 1:

@@ -6,6 +6,7 @@ out a tree that was given to it, and answers a smoke test as it is told; and a r
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -129,7 +130,7 @@ def tar_bytes(files: Mapping[str, bytes], compression: str = "") -> bytes:
             archive.addfile(member, io.BytesIO(data))
     if compression == "gz":
         return gzip.compress(out.getvalue(), mtime=0)
-    return lzma.compress(out.getvalue()) if compression == "xz" else out.getvalue()
+    return lzma.compress(out.getvalue(), preset=0) if compression == "xz" else out.getvalue()
 
 
 def tiny_tree() -> dict[str, bytes]:
@@ -161,6 +162,7 @@ def _runs(name: str) -> bool:
     return name.partition("/")[0] in {"bin", "abi", "libexec"}
 
 
+@functools.cache
 def inputs() -> dict[str, tuple[Pin, bytes]]:
     """The tiny recipe's inputs: a pin and the bytes for each component."""
     made: dict[str, tuple[Pin, bytes]] = {}
@@ -275,6 +277,7 @@ class FakeEngine:
             `copy_out`, `copy_in`, `start`, `info`, `remove_container`.
         log_lines: What a build prints.
         links: Symbolic links of the tree, with their targets.
+        outcome: What the smoke's container leaves, in place of the answers.
     """
 
     files: dict[str, bytes] = field(default_factory=tiny_tree)
@@ -282,6 +285,7 @@ class FakeEngine:
     failures: dict[str, BaseException] = field(default_factory=dict)
     log_lines: Sequence[str] = ("Step 1/2", "Step 2/2")
     links: dict[str, str] = field(default_factory=dict)
+    outcome: Outcome | None = None
     name: str = "fake"
     calls: list[str] = field(default_factory=list)
     specs: list[ContainerSpec] = field(default_factory=list)
@@ -337,14 +341,19 @@ class FakeEngine:
 
     def copy_out(self, container: str, path: str) -> Iterator[bytes]:
         assert container in self.containers
-        yield from tree_stream(path.rpartition("/")[2], self.files, self.links)
+        pieces = tree_stream(path.rpartition("/")[2], self.files, self.links)
+        yield next(pieces)
+        # An engine fails in the middle of its stream.
         self._begin("copy_out")
+        yield from pieces
 
     def start(self, container: str, timeout: float) -> Outcome:
         self._begin("start")
         shell, option, script = self.specs[-1].argv
         assert option == "-c"
         assert shell in self.containers[container], "the smoke's shell isn't in the container"
+        if self.outcome is not None:
+            return self.outcome
         return Outcome(0, b"".join(map(self._run_line, script.splitlines())), b"")
 
     def _run_line(self, line: str) -> bytes:

@@ -181,6 +181,7 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         ('option = "--tool-version"', 'option = "tool-version"', "option 'tool-version'"),
         ('option = "--tool-version"', 'option = "--libc"', "option '--libc'"),
         (r"'(\d+)\.(\d+)\.(\d+)'", r"'\d+'", "no group"),
+        ('build = ["busybox-static", ', "build = [", "lacks 'busybox-static'"),
         # What a smoke check waits for must be something that the SBOM has.
         ("with inner {inner}", "with inner {innner}", "innner"),
         ("with inner {inner}", "with inner {inner", "expect"),

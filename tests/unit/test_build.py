@@ -1,0 +1,322 @@
+"""A build gives a bundle and its record, or leaves everything as it was."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from capsule_build import build as module
+from capsule_build.build import BuildResult, build, prepare_output
+from capsule_build.engine.protocol import BuildError, ContainerError, Engine, EngineLostError
+from capsule_build.runtime.archive import check_bundle
+from capsule_build.runtime.errors import CapsuleError, ContractError, InputError, UsageError
+from tests import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAME = "tiny-v1-linux-x86_64-glibc.tar.gz"
+RECORD = f"{NAME}.build.json"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
+    for variable in ("CAPSULE_SOURCE_MIRROR", "CAPSULE_DEBIAN_MIRROR"):
+        monkeypatch.delenv(variable, raising=False)
+    # What reaches the disk before a crash is no matter here, and takes most of the time.
+    monkeypatch.setattr(os, "fsync", lambda _handle: None)
+    return fakes.World(tmp_path)
+
+
+def built(world: fakes.World, libc: str = "glibc") -> BuildResult:
+    return build(world.plan(libc=libc), world.shop, world.report)
+
+
+def test_the_fake_engine_is_an_engine(world: fakes.World) -> None:
+    engine: Engine = world.engine
+    reporter: module.Reporter = world.report
+    assert (engine.name, reporter) == ("fake", world.report)
+
+
+def test_a_build_gives_a_bundle_and_its_record(world: fakes.World) -> None:
+    result = built(world)
+    bundle = world.dist / NAME
+    assert world.left_over() == [f"dist/{NAME}", f"dist/{RECORD}"]
+    info = check_bundle(bundle)
+    assert info.manifest == result.plan.manifest
+    assert info.sha256 == result.packed.sha256 == hashlib.sha256(bundle.read_bytes()).hexdigest()
+    record = json.loads((world.dist / RECORD).read_bytes())
+    assert record["bundle"] == {"filename": NAME, "sha256": info.sha256, "size": info.size}
+    assert [tool.passed for tool in result.smoke] == [True, True, True]
+    assert bundle.stat().st_mode & 0o777 == 0o644
+    assert (world.dist / RECORD).stat().st_mode & 0o777 == 0o644
+
+
+def test_its_steps_are_told_in_order(world: fakes.World) -> None:
+    built(world)
+    assert world.report.steps == ["Inputs", "Build with fake", "Pack", "Check", "Smoke"]
+    assert "log: Step 1/2" in world.report.heard
+    assert world.report.bytes_packed > sum(len(data) for data in fakes.tiny_tree().values())
+
+
+def test_nothing_of_it_stays_in_the_engine(world: fakes.World) -> None:
+    built(world)
+    assert world.engine.containers == {}
+    assert world.engine.calls.count("create") == world.engine.calls.count("remove_container") == 2
+
+
+def test_the_same_plan_gives_the_same_bytes(world: fakes.World) -> None:
+    first = built(world).packed
+    bundle = (world.dist / NAME).read_bytes()
+    record = (world.dist / RECORD).read_bytes()
+    before = os.umask(0o077)
+    try:
+        assert built(world).packed == first
+    finally:
+        os.umask(before)
+    assert (world.dist / NAME).read_bytes() == bundle
+    assert (world.dist / RECORD).read_bytes() == record
+
+
+def test_the_engine_is_given_the_rendered_context(world: fakes.World) -> None:
+    built(world, libc="musl")
+    context, bare = world.engine.contexts
+    assert "tiny-1.2.3-linux-x86_64-musl" in context["Dockerfile"].decode()
+    assert context["inputs/tool-1.2.3-py3-none-musl.whl"] == b"a wheel for musl"
+    assert set(bare) == {"Dockerfile", "busybox"}
+    assert world.engine.build_options[0]["tag"] == "localhost/capsule-build/tiny:linux-x86_64-musl"
+    assert world.engine.build_options[0]["keep"] is False
+
+
+def test_an_output_of_the_users_own_has_its_record_beside_it(world: fakes.World) -> None:
+    output = world.folder / "elsewhere.tar.gz"
+    build(world.plan(output=output), world.shop, world.report)
+    assert output.is_file()
+    assert (world.folder / "elsewhere.tar.gz.build.json").is_file()
+    assert world.left_over() == []
+
+
+def test_a_missing_default_folder_is_made(world: fakes.World) -> None:
+    world.dist.rmdir()
+    built(world)
+    assert (world.dist / NAME).is_file()
+
+
+def test_a_capsule_that_can_not_be_tried_is_not_built(world: fakes.World) -> None:
+    plan = world.plan()
+    plan = replace(plan, options=replace(plan.options, build_architecture="aarch64"))
+    with pytest.raises(UsageError, match="for x86_64 can't be tried on aarch64"):
+        build(plan, world.shop, world.report)
+    assert world.engine.calls == []
+
+
+# Where a build can fail: a function of its own, or an operation of the engine.
+FUNCTIONS = (
+    "acquire",
+    "render",
+    "collect",
+    "make_sbom",
+    "pack",
+    "check_bundle",
+    "smoke.bare_image",
+    "smoke.run_smoke",
+    "smoke.require_passed",
+    "make_record",
+    "write_atomically",
+)
+OPERATIONS = ("build", "create", "copy_out", "build-bare", "copy_in", "start", "info", "remove_container")
+ERRORS = (
+    CapsuleError("it failed"),
+    InputError("it failed"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    KeyboardInterrupt(),
+    SystemExit(143),
+)
+
+
+def previous(world: fakes.World) -> dict[str, tuple[bytes, int]]:
+    """Lay a bundle and a record of an earlier build, and return what they are."""
+    (world.dist / NAME).write_bytes(b"the previous bundle")
+    (world.dist / RECORD).write_bytes(b"the previous record")
+    return state(world)
+
+
+def state(world: fakes.World) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_ino) for path in world.dist.iterdir()}
+
+
+def raiser(error: BaseException) -> Callable[..., NoReturn]:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("stage", FUNCTIONS)
+def test_a_failure_leaves_everything_as_it_was(
+    world: fakes.World, monkeypatch: pytest.MonkeyPatch, stage: str, error: BaseException
+) -> None:
+    before = previous(world)
+    monkeypatch.setattr(f"capsule_build.build.{stage}", raiser(error))
+    with pytest.raises(type(error)) as raised:
+        built(world)
+    assert raised.value is error
+    assert state(world) == before
+    assert world.left_over() == [f"dist/{NAME}", f"dist/{RECORD}"]
+    assert world.engine.containers == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ContainerError("it failed"), EngineLostError("it went away"), KeyboardInterrupt()],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_failure_of_the_engine_leaves_everything_as_it_was(
+    world: fakes.World, operation: str, error: BaseException
+) -> None:
+    before = previous(world)
+    world.engine.failures[operation] = error
+    with pytest.raises(type(error)):
+        built(world)
+    assert state(world) == before
+    assert world.left_over() == [f"dist/{NAME}", f"dist/{RECORD}"]
+    if operation != "remove_container":
+        assert world.engine.containers == {}
+
+
+def test_a_first_build_that_fails_leaves_nothing(world: fakes.World) -> None:
+    world.engine.answers["tool"] = ("something else", 0)
+    with pytest.raises(CapsuleError, match="The smoke test in an image that holds one static shell failed"):
+        built(world)
+    assert world.left_over() == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("share/licenses/tool/LICENSE", "share/licenses"),
+        ("bin/tool", "tool"),
+        ("bin/capsule-exec", "launcher"),
+        ("abi/musl/ld-musl-x86_64.so.1", "loader"),
+    ],
+)
+def test_a_tree_that_breaks_the_contract_is_no_bundle(world: fakes.World, missing: str, message: str) -> None:
+    before = previous(world)
+    del world.engine.files[missing]
+    with pytest.raises(ContractError, match=message):
+        built(world)
+    assert state(world) == before
+    assert "start" not in world.engine.calls
+
+
+def test_a_tree_without_what_an_embedded_component_says_is_no_bundle(world: fakes.World) -> None:
+    del world.engine.files["runtime/tool/package.json"]
+    with pytest.raises(ContractError, match=r"runtime/tool/package\.json"):
+        built(world)
+    assert world.left_over() == []
+
+
+def test_a_link_out_of_the_tree_is_no_bundle(world: fakes.World) -> None:
+    world.engine.links["bin/out"] = "/etc/passwd"
+    with pytest.raises(ContractError, match="bin/out"):
+        built(world)
+    assert world.left_over() == []
+
+
+def test_what_was_written_must_be_what_was_planned(
+    world: fakes.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = world.folder / "other.tar.gz"
+    build(world.plan(libc="musl", output=other), world.shop, world.report)
+    info = check_bundle(other)
+    monkeypatch.setattr(module, "check_bundle", lambda _path: info)
+    with pytest.raises(ContractError, match="not the one that was planned"):
+        built(world)
+    assert world.left_over() == []
+
+
+def failing(world: fakes.World) -> BuildError:
+    error = BuildError("Step 2 failed.", step="2/2", log_tail=("oh no",), hint="Look into it.", kept=("c1",))
+    world.engine.failures["build"] = error
+    return error
+
+
+def test_a_kept_build_leaves_its_log_and_says_where(world: fakes.World) -> None:
+    world.keep = True
+    error = failing(world)
+    with pytest.raises(BuildError) as raised:
+        built(world)
+    assert raised.value is error
+    log = world.dist / f"{NAME}.build.log"
+    assert log.read_text() == "Step 1/2\nStep 2/2\n"
+    assert raised.value.hint == "Look into it."
+    assert raised.value.__notes__ == [f"The whole log is {log}."]
+    assert world.engine.build_options[0]["keep"] is True
+    assert world.left_over() == [f"dist/{log.name}"]
+
+
+def test_without_keep_there_is_no_log(world: fakes.World) -> None:
+    failing(world)
+    with pytest.raises(BuildError) as raised:
+        built(world)
+    assert not hasattr(raised.value, "__notes__")
+    assert world.left_over() == []
+
+
+def test_a_good_output_can_be_prepared(tmp_path: Path) -> None:
+    prepare_output(tmp_path / "x.tar.gz", may_make_folder=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing/x.tar.gz", "folder .*missing isn't there"),
+        ("x.tgz", r"doesn't end in \.tar\.gz"),
+        ("folder.tar.gz", "is a folder"),
+        ("file/x.tar.gz", "isn't there"),
+    ],
+)
+def test_an_output_that_can_not_be_is_refused_before_any_work(
+    world: fakes.World, name: str, message: str
+) -> None:
+    (world.folder / "folder.tar.gz").mkdir()
+    (world.folder / "file").write_bytes(b"")
+    with pytest.raises(UsageError, match=message) as raised:
+        build(world.plan(output=world.folder / name), world.shop, world.report)
+    assert raised.value.exit_code == 2
+    assert world.engine.calls == []
+    assert world.report.heard == []
+
+
+def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Root may write anywhere, so the answer is made up.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match="is not writable"):
+        prepare_output(tmp_path / "x.tar.gz", may_make_folder=False)
+
+
+def test_a_folder_that_turns_out_not_to_be_writable_is_refused(
+    world: fakes.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.mkstemp
+
+    def refuse(*, prefix: str = "", suffix: str = "", dir: Path | None = None) -> tuple[int, str]:  # noqa: A002 - its name
+        if dir == world.dist:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return made(prefix=prefix, suffix=suffix, dir=dir)
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    with pytest.raises(UsageError, match="is not writable: Read-only file system"):
+        built(world)
+    assert world.left_over() == []
