@@ -101,13 +101,14 @@ def update_lock(
         What changed.
 
     Raises:
+        UsageError: The lock's folder isn't there, or there is no bundle.
         CapsuleError: They differ and `check` is set, or a digest would change and may not.
     """
     with _exclusive(path):
         registry = load_registry(path) if path.exists() else Registry({})
         regenerated, changes = regenerate(registry, dist)
         if check:
-            if changes or registry.to_bytes() != (path.read_bytes() if path.exists() else b""):
+            if changes or regenerated.to_bytes() != (path.read_bytes() if path.exists() else b""):
                 raise CapsuleError(
                     f"{path} is not what the bundles in {dist} make:\n{describe(changes)}",
                     hint="Regenerate it with 'capsule-build lock'.",
@@ -137,6 +138,8 @@ def describe(changes: list[Change]) -> str:
 @contextlib.contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
     """Hold the lock of `path`, in a file beside it, for the time of a block."""
+    if not path.parent.is_dir():
+        raise UsageError(f"The folder of {path} isn't there.")
     with path.with_name(f".{path.name}.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
