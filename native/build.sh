@@ -44,10 +44,11 @@ compile() {
         -o "$out/$name" "$lib/crt1.o" "$@" "$lib/libc.a"
 }
 
-compile bin/capsule-exec capsule-exec.c text.c
+compile bin/capsule-exec capsule-exec.c preload.c elf_file.c input.c text.c
 compile libexec/shebang-exec shebang-exec.c split.c text.c
 compile bin/seal-tree seal-tree.c tree.c seal_script.c seal_elf.c wishes.c script.c split.c elf_file.c elf_space.c elf_edit.c \
     loader.c child.c patchelf.c replace.c report.c input.c text.c
 for wrapper in "$@"; do
-    compile "bin/${wrapper%%=*}" "-DCAPSULE_WRAPPER_TARGET=\"${wrapper#*=}\"" exec-wrapper.c text.c
+    compile "bin/${wrapper%%=*}" "-DCAPSULE_WRAPPER_TARGET=\"${wrapper#*=}\"" exec-wrapper.c preload.c elf_file.c \
+        input.c text.c
 done

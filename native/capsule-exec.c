@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "preload.h"
 #include "text.h"
 #include "version.h"
 
@@ -231,8 +232,16 @@ static void make_venv(const char *setup_root)
     close(folder);
 }
 
+/* Takes variables away by which an image would lead the package managers elsewhere, or break them. */
+static void leave_out(const char *const *names)
+{
+    for (; *names != NULL; names++)
+        unsetenv(*names);
+}
+
 static void prepare_node(const char *setup_root)
 {
+    leave_out((const char *const[]){ "NODE_OPTIONS", NULL });
     /* npm looks at the global folder before it makes it. */
     make_subfolder(setup_root, "/lib/node_modules");
     set_npm_option("prefix", setup_root, "");
@@ -243,8 +252,8 @@ static void prepare_node(const char *setup_root)
 
 static void prepare_python(const char *setup_root)
 {
-    unsetenv("PYTHONHOME");
-    unsetenv("PYTHONPATH");
+    leave_out((const char *const[]){ "PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR", "PYTHONEXECUTABLE", "PIP_TARGET",
+                                     "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", NULL });
     make_venv(setup_root);
     set("VIRTUAL_ENV", setup_root);
     set_path("PIP_CACHE_DIR", setup_root, "/.cache/pip");
@@ -252,6 +261,7 @@ static void prepare_python(const char *setup_root)
 
 static void prepare_uv(const char *setup_root)
 {
+    leave_out((const char *const[]){ "CONDA_PREFIX", "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_PROJECT_ENVIRONMENT", NULL });
     /* uv finds out the libc by running a program of the image, and there may be none. */
     set("UV_LIBC", ends_with(CAPSULE_ROOT, "-musl") ? "musl" : "gnu");
     set("UV_PYTHON_PREFERENCE", "only-system");
@@ -368,6 +378,7 @@ static struct options read_options(char **argv)
 int main(int argc, char **argv)
 {
     struct options options = read_options(argc > 0 ? argv + 1 : argv);
+    leave_out_foreign_preloads(PROGRAM);
     char *setup_root = options.setup_root == NULL ? NULL : absolute_setup_root(options.setup_root);
     if (setup_root != NULL)
         prepare(setup_root);

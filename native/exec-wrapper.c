@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "preload.h"
 #include "text.h"
 
 #ifndef CAPSULE_WRAPPER_TARGET
@@ -25,6 +26,7 @@ int main(int argc, char **argv)
         argv[0] = TARGET;
         arguments = argv;
     }
+    leave_out_foreign_preloads(base_name(TARGET));
     execv(TARGET, arguments);
     int error = errno;
     complain(base_name(TARGET), TARGET, " can't be started: ", strerror(error), NULL);
