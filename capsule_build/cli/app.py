@@ -112,6 +112,9 @@ def run(argv: Sequence[str]) -> int:
 def _run(argv: list[str]) -> int:
     folder, rest = _take_recipes(argv)
     result = make_app(folder)(rest, prog_name="capsule-build", standalone_mode=False)
+    if result == EXIT_INTERRUPTED:
+        # Typer has turned a Ctrl-C into its exit code.
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
 
 

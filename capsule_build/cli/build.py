@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.markup import escape
 
 from ..plan import BuildOptions, BuildPlan, make_plan
 from ..recipes import check_libc
@@ -187,7 +189,7 @@ def _build(
         prepare_output(plan.output, may_make_folder=plan.options.output is None)
     results: list[BuildResult] = []
     failures: list[tuple[BuildPlan, CapsuleError]] = []
-    with select_engine(choice, say=console.print) as engine:
+    with select_engine(choice, say=functools.partial(console.print, markup=False)) as engine:
         shop = Workshop(
             engine=engine,
             components=definitions.components,
@@ -264,9 +266,13 @@ def _print_plan(recipe: Recipe, folder: Path, asked: Mapping[str, str], values: 
         print_json(plan_json(plan))
         return
     console = out()
-    console.print(f"[bold]{recipe.title}[/]: {recipe.id} {plan.manifest.runtime_version} for {plan.platform}")
-    console.print(f"bundle        {plan.output}\ninstall root  {plan.manifest.install_root}")
-    console.print(f"tools         {' '.join(plan.manifest.tools)}\nepoch         {plan.epoch}\n")
+    console.print(
+        f"[bold]{escape(recipe.title)}[/]: {recipe.id} {plan.manifest.runtime_version} for {plan.platform}\n"
+        f"bundle        {escape(str(plan.output))}\n"
+        f"install root  {plan.manifest.install_root}\n"
+        f"tools         {' '.join(plan.manifest.tools)}\n"
+        f"epoch         {plan.epoch}\n"
+    )
     rows = []
     for item in plan.inputs:
         if item.pin is not None:

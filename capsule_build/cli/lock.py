@@ -49,4 +49,6 @@ def lock(
             }
         )
     else:
-        out().print(f"{path}: {len(changes)} changed." + (f"\n{describe(changes)}" if changes else ""))
+        out().print(
+            f"{path}: {len(changes)} changed." + (f"\n{describe(changes)}" if changes else ""), markup=False
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +58,8 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
             )
         recipe = find_recipe(recipes, manifest.runtime_id)
         console = err()
-        with select_engine(options.engine_choice(container_cli, docker), say=console.print) as engine:
+        say = functools.partial(console.print, markup=False)
+        with select_engine(options.engine_choice(container_cli, docker), say=say) as engine:
             if image is None:
                 definitions = load_definitions(folder)
                 shell = definitions.pins.find("busybox-static", Platform(host_architecture(), "glibc"))
@@ -68,7 +70,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
             else:
                 tried = image
                 if not engine.has_image(image):
-                    console.print(f"Pulling {image}.")
+                    say(f"Pulling {image}.")
                     engine.pull(image)
             results = run_smoke(engine, tried, bundle, recipe)
         if as_json:
