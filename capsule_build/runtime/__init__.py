@@ -1,1 +1,111 @@
-"""The thin runtime module: the standard library only, and nothing else of the project."""
+"""The thin runtime module: puts capsules into environments.
+
+It needs the standard library only, and nothing else of the project: a framework can vendor this folder.
+`README.md` beside this file is its one page.
+
+Names are loaded when they are first used: importing this module takes next to no time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .archive import BundleInfo, check_bundle
+    from .containers import DockerContainer, PodmanContainer
+    from .download import Downloader
+    from .environment import Environment, ShellEnvironment
+    from .environments import open_environment
+    from .errors import (
+        CapsuleError,
+        ContractError,
+        DigestError,
+        EngineError,
+        InputError,
+        SignatureError,
+        TargetError,
+        UsageError,
+    )
+    from .installing import Installed, install, installed, uninstall
+    from .local import LocalEnvironment
+    from .manifest import Manifest
+    from .platforms import Platform
+    from .probing import Target, probe
+    from .process import CommandError, ProgramMissingError, Result
+    from .registry import Registry, Resolved, RevokedError, Variant, load_registry
+    from .rules import BundleError, Rule
+    from .store import Store
+    from .verifying import DifferenceError, verify
+
+_HOMES = {
+    "archive": ("BundleInfo", "check_bundle"),
+    "containers": ("DockerContainer", "PodmanContainer"),
+    "download": ("Downloader",),
+    "environment": ("Environment", "ShellEnvironment"),
+    "environments": ("open_environment",),
+    "errors": (
+        *("CapsuleError", "ContractError", "DigestError", "EngineError"),
+        *("InputError", "SignatureError", "TargetError", "UsageError"),
+    ),
+    "installing": ("Installed", "install", "installed", "uninstall"),
+    "local": ("LocalEnvironment",),
+    "manifest": ("Manifest",),
+    "platforms": ("Platform",),
+    "probing": ("Target", "probe"),
+    "process": ("CommandError", "ProgramMissingError", "Result"),
+    "registry": ("Registry", "Resolved", "RevokedError", "Variant", "load_registry"),
+    "rules": ("BundleError", "Rule"),
+    "store": ("Store",),
+    "verifying": ("DifferenceError", "verify"),
+}
+
+__all__ = [
+    "BundleError",
+    "BundleInfo",
+    "CapsuleError",
+    "CommandError",
+    "ContractError",
+    "DifferenceError",
+    "DigestError",
+    "DockerContainer",
+    "Downloader",
+    "EngineError",
+    "Environment",
+    "InputError",
+    "Installed",
+    "LocalEnvironment",
+    "Manifest",
+    "Platform",
+    "PodmanContainer",
+    "ProgramMissingError",
+    "Registry",
+    "Resolved",
+    "Result",
+    "RevokedError",
+    "Rule",
+    "ShellEnvironment",
+    "SignatureError",
+    "Store",
+    "Target",
+    "TargetError",
+    "UsageError",
+    "Variant",
+    "check_bundle",
+    "install",
+    "installed",
+    "load_registry",
+    "open_environment",
+    "probe",
+    "uninstall",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(importlib.import_module(f".{home}", __name__), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,8 +10,10 @@ happens in the file system meanwhile, a write goes below the destination.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from .errors import CapsuleError, UsageError
@@ -19,8 +21,7 @@ from .reader import BundleInfo, BundleReader, Content, open_bundle
 from .tarheaders import Kind, Member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "extract_bundle",
     "open_bundle",
     "read_members",
+    "remove_tree",
+    "unpack",
 ]
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -80,30 +83,51 @@ def extract_bundle(path: Path, destination: Path) -> BundleInfo:
     """
     with open_bundle(path) as reader:
         try:
-            destination.mkdir(mode=0o700)
+            unpack(reader, destination)
         except FileExistsError as error:
             raise UsageError(
                 f"'{destination}' exists; a bundle is unpacked into a folder of its own.",
                 hint="Name a folder that doesn't exist yet.",
             ) from error
         except OSError as error:
-            raise UsageError(f"The folder '{destination}' can't be made: {error.strerror}.") from error
-        try:
-            with _Folders(destination) as folders:
-                mtime = 0
-                for member, content in reader:
-                    mtime = member.mtime
-                    _place(folders, member, content)
-                folders.finish(mtime)
-            return reader.info
-        except OSError as error:
-            shutil.rmtree(destination, ignore_errors=True)
+            if error.filename == str(destination):
+                raise UsageError(f"The folder '{destination}' can't be made: {error.strerror}.") from error
             raise CapsuleError(
                 f"'{path}' can't be unpacked into '{destination}': {error.strerror}."
             ) from error
-        except BaseException:
-            shutil.rmtree(destination, ignore_errors=True)
-            raise
+        return reader.info
+
+
+def unpack(members: Iterable[tuple[Member, Content]], destination: Path, *, read_only: bool = False) -> None:
+    """Unpack checked members into a folder that is made for them; on any error it is removed again.
+
+    Args:
+        members: What a `BundleReader` gives.
+        destination: The folder to make; it must not exist, its parent must.
+        read_only: Whether files and folders end without write bits.
+
+    Raises:
+        OSError: The folder can't be made (`FileExistsError`: it is there), or there is no room.
+    """
+    destination.mkdir(mode=0o700)
+    try:
+        with _Folders(destination, ~0o222 if read_only else ~0) as folders:
+            mtime = 0
+            for member, content in members:
+                mtime = member.mtime
+                _place(folders, member, content)
+            folders.finish(mtime)
+    except BaseException:
+        remove_tree(destination)
+        raise
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all below it, also where write bits are missing; what can't be removed stays."""
+    for folder, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            Path(folder).chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _place(folders: _Folders, member: Member, content: Content) -> None:
@@ -119,7 +143,7 @@ def _place(folders: _Folders, member: Member, content: Content) -> None:
         with os.fdopen(handle, "wb", buffering=0) as stream:
             while chunk := content.read(_CHUNK_BYTES):
                 _write_all(stream.fileno(), chunk)
-            os.fchmod(stream.fileno(), member.mode)
+            os.fchmod(stream.fileno(), member.mode & folders.mask)
             os.utime(stream.fileno(), ns=_times(member.mtime))
 
 
@@ -136,10 +160,12 @@ def _times(mtime: int) -> tuple[int, int]:
 class _Folders:
     """The chain of open folders from the destination down to the one that was asked for last."""
 
-    def __init__(self, destination: Path) -> None:
+    def __init__(self, destination: Path, mask: int) -> None:
+        self.mask = mask
+        """Which of the archive's permission bits are given."""
         self._root = os.open(destination, _FOLDER_FLAGS)
         self._chain: list[tuple[str, int]] = []
-        self._made: list[str] = []
+        self._made: list[tuple[str, int]] = []
 
     def __enter__(self) -> _Folders:
         return self
@@ -167,15 +193,16 @@ class _Folders:
     def make(self, parent: int, name: str, member: Member) -> None:
         """Make a folder in an open one."""
         os.mkdir(name, 0o700, dir_fd=parent)
-        self._made.append(member.name)
-        os.fchmod(self.open(member.name), member.mode)
+        self._made.append((member.name, member.mode & self.mask))
 
     def finish(self, mtime: int) -> None:
-        """Give all folders their time, which writing into them changed, and the destination its mode."""
-        for name in reversed(self._made):
-            os.utime(self.open(name), ns=_times(mtime))
+        """Give all folders their modes, and their time, which writing into them changed."""
+        for name, mode in reversed(self._made):
+            folder = self.open(name)
+            os.utime(folder, ns=_times(mtime))
+            os.fchmod(folder, mode)
         os.utime(self._root, ns=_times(mtime))
-        os.fchmod(self._root, 0o755)
+        os.fchmod(self._root, 0o755 & self.mask)
 
     def _leave(self, depth: int) -> None:
         while len(self._chain) > depth:

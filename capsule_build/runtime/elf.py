@@ -104,6 +104,28 @@ def read_elf(stream: IO[bytes]) -> Elf:
 
 
 @dataclass(frozen=True)
+class Program:
+    """What the kernel reads of a program before it starts it (see `Elf`)."""
+
+    bits: int
+    byte_order: str
+    machine: str
+    interpreter: str | None = None
+
+
+def read_program(stream: IO[bytes]) -> Program:
+    """Read an ELF file's header and program headers; the first few KB of a file are enough for that.
+
+    Args:
+        stream: The file or its beginning, open for reading bytes, seekable.
+
+    Raises:
+        ElfError: It isn't ELF, or what its header points at isn't there.
+    """
+    return _Reader(stream).program()
+
+
+@dataclass(frozen=True)
 class _Segment:
     kind: int
     offset: int
@@ -124,10 +146,12 @@ class _Reader:
         self._order = "<" if ident[5] == 1 else ">"
         self._segments: list[_Segment] = []
 
+    def program(self) -> Program:
+        _, machine = self._read_header()
+        return Program(self._bits, self._byte_order, machine, self._interpreter())
+
     def read(self) -> Elf:
-        layout = "HHIQQQIHHH" if self._bits == 64 else "HHIIIIIHHH"
-        kind, machine, _, _, table, _, _, _, entry_bytes, count = self._unpack(16, layout, "its header")
-        self._read_segments(table, entry_bytes, count)
+        kind, machine = self._read_header()
         dynamic = self._dynamic()
         strings = dynamic[_DT_STRTAB][-1] if _DT_STRTAB in dynamic else None
         needed = dynamic.get(_DT_NEEDED, [])
@@ -140,8 +164,8 @@ class _Reader:
 
         return Elf(
             bits=self._bits,
-            byte_order="little" if self._order == "<" else "big",
-            machine=_MACHINES.get(machine, f"machine {machine}"),
+            byte_order=self._byte_order,
+            machine=machine,
             type=_TYPES.get(kind, f"type {kind}"),
             interpreter=self._interpreter(),
             needed=tuple(self._string(strings, value) for value in needed),
@@ -152,6 +176,17 @@ class _Reader:
             is_pie=bool(dynamic.get(_DT_FLAGS_1, [0])[-1] & _DF_1_PIE),
             is_dynamic=bool(dynamic),
         )
+
+    @property
+    def _byte_order(self) -> str:
+        return "little" if self._order == "<" else "big"
+
+    def _read_header(self) -> tuple[int, str]:
+        """Read the header and the program headers; return the file's type and its machine's name."""
+        layout = "HHIQQQIHHH" if self._bits == 64 else "HHIIIIIHHH"
+        kind, machine, _, _, table, _, _, _, entry_bytes, count = self._unpack(16, layout, "its header")
+        self._read_segments(table, entry_bytes, count)
+        return kind, _MACHINES.get(machine, f"machine {machine}")
 
     def _read_segments(self, table: int, entry_bytes: int, count: int) -> None:
         if not count:

@@ -43,6 +43,10 @@ class InputError(CapsuleError):
     exit_code = 3
 
 
+class DigestError(InputError):
+    """A bundle isn't the one that is named. The message gives both digests."""
+
+
 class EngineError(CapsuleError):
     """There is no container engine that can be used."""
 

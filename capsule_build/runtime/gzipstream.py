@@ -10,7 +10,10 @@ import struct
 import zlib
 from typing import IO, Final
 
+from .ahead import Ahead
 from .errors import UsageError
+from .inflate import error as inflate_error
+from .inflate import inflater
 from .limits import EXPANSION_GRACE_BYTES, MAX_EXPANSION, MAX_UNPACKED_BYTES
 from .rules import BundleError, Rule
 
@@ -18,6 +21,9 @@ _HEADER_BYTES: Final = 10
 _TRAILER_BYTES: Final = 8
 _INPUT_BYTES: Final = 256 << 10
 _OUTPUT_BYTES: Final = 1 << 20
+
+_AHEAD_FROM_BYTES: Final = 1 << 20
+"""Packed bytes from which a thread is worth its while."""
 
 _METHOD_DEFLATE: Final = 8
 _EXTRA_FLAGS: Final = frozenset({0, 2, 4})
@@ -42,7 +48,9 @@ class GzipReader:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._digest = hashlib.sha256()
-        self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._inflater = inflater()
+        self._error = inflate_error()
+        self._ahead: Ahead | None = None
         self._crc = 0
         self._buffer = b""
         self._position = 0
@@ -93,6 +101,12 @@ class GzipReader:
         if self._unread or self._pull():
             raise BundleError(Rule.GZIP_END, "bytes stand behind the gzip member.")
 
+    def close(self) -> None:
+        """Let go of what works ahead; reading is over."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
     def _read_header(self) -> None:
         header = self._take(b"", _HEADER_BYTES)
         if header[:2] != b"\x1f\x8b":
@@ -132,24 +146,34 @@ class GzipReader:
 
     def _fill(self) -> bool:
         """Unpack some more into the buffer. False: the data has ended."""
-        self._buffer, self._position = b"", 0
-        while not self._buffer:
+        if self._ahead is None and self.packed_bytes > _AHEAD_FROM_BYTES and not self._inflater.eof:
+            # Unpacking goes on while the contents are written.
+            self._ahead = Ahead(self._unpack)
+        self._buffer, self._position = self._unpack() if self._ahead is None else self._ahead.take(), 0
+        if not self._buffer:
+            self._ahead = None
+        return bool(self._buffer)
+
+    def _unpack(self) -> bytes:
+        """Return some more data; nothing where it has ended."""
+        data = b""
+        while not data:
             if self._inflater.eof:
-                return False
+                return b""
             packed = self._inflater.unconsumed_tail or self._unread or self._pull()
             self._unread = b""
             if not packed:
                 raise BundleError(Rule.GZIP_DATA, "the file ends inside its compressed data: it was cut off.")
             try:
-                self._buffer = self._inflater.decompress(packed, _OUTPUT_BYTES)
-            except zlib.error as error:
+                data = self._inflater.decompress(packed, _OUTPUT_BYTES)
+            except self._error as error:
                 raise BundleError(Rule.GZIP_DATA, f"the compressed data is damaged ({error}).") from error
-            self._crc = zlib.crc32(self._buffer, self._crc)
-            self.unpacked_bytes += len(self._buffer)
+        self._crc = zlib.crc32(data, self._crc)
+        self.unpacked_bytes += len(data)
         if self.unpacked_bytes > MAX_UNPACKED_BYTES:
             raise BundleError(Rule.UNPACKED_SIZE, f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes.")
         if self.unpacked_bytes > max(EXPANSION_GRACE_BYTES, MAX_EXPANSION * self.packed_bytes):
             raise BundleError(
                 Rule.EXPANSION_RATIO, f"it unpacks to more than {MAX_EXPANSION} times its packed size."
             )
-        return True
+        return data

@@ -101,6 +101,11 @@ class BundleReader:
         return self._info
 
     @property
+    def packed_bytes(self) -> int:
+        """How much of the file has been read so far."""
+        return self._gzip.packed_bytes
+
+    @property
     def sbom(self) -> dict[str, object]:
         """The bundle's software bill of materials, as JSON values.
 
@@ -112,6 +117,12 @@ class BundleReader:
         return self._sbom
 
     def __iter__(self) -> Iterator[tuple[Member, Content]]:
+        try:
+            yield from self._read()
+        finally:
+            self._gzip.close()
+
+    def _read(self) -> Iterator[tuple[Member, Content]]:
         after = ""
         while (member := read_header(self._gzip.read, after)) is not None:
             self._admit(member)

@@ -155,12 +155,11 @@ class Registry:
         }
         return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
-    def resolve(self, tag: str, platform: Platform) -> Resolved:
-        """Return the bundle that a tag stands for on a platform.
+    def capsule(self, tag: str) -> Capsule:
+        """Return what a tag stands for, on whatever platform.
 
         Raises:
-            UsageError: What was given isn't a tag, or there is no such tag, or not for this platform.
-            RevokedError: The bundle has been revoked.
+            UsageError: What was given isn't a tag, or there is no such tag.
         """
         check_tag(tag)
         capsule = self.capsules.get(tag)
@@ -168,6 +167,16 @@ class Registry:
             raise UsageError(
                 f"There is no capsule '{tag}'.", hint=f"The registry lock has: {_listed(self.capsules)}."
             )
+        return capsule
+
+    def resolve(self, tag: str, platform: Platform) -> Resolved:
+        """Return the bundle that a tag stands for on a platform.
+
+        Raises:
+            UsageError: What was given isn't a tag, or there is no such tag, or not for this platform.
+            RevokedError: The bundle has been revoked.
+        """
+        capsule = self.capsule(tag)
         variant = capsule.variants.get(platform)
         if variant is None:
             raise UsageError(

@@ -1,0 +1,221 @@
+"""Running containers as environments, by the command lines of Docker and Podman.
+
+The engines unpack what is put into a container on their own side, so that the image needs no tar. Owners are
+the tar's: neither engine's habit of giving files to somebody else is left on.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from abc import abstractmethod
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
+
+from . import process
+from .environment import ShellEnvironment, piped, whole
+from .errors import CapsuleError, EngineError, TargetError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_ASK_SECONDS: Final = 60.0
+_COPY_SECONDS: Final = 900.0
+_MISSING: Final = ("no such file or directory", "not found")
+_ENGINE_SAYS: Final = ("Error response from daemon", "OCI runtime", "Error: ", "error during connect")
+_UNREACHABLE: Final = (
+    "Cannot connect to",
+    "error during connect",
+    "unable to connect to",
+    "permission denied while",
+)
+
+
+class ContainerEnvironment(ShellEnvironment):
+    """A running container.
+
+    Args:
+        container: Its name or id.
+        user: The user to be in it; without, the one that its image says.
+
+    Raises:
+        EngineError: The engine's command line isn't installed, or the engine doesn't answer.
+        TargetError: There is no such container, or it isn't running.
+    """
+
+    engine: ClassVar[str]
+    """The engine's command."""
+
+    def __init__(self, container: str, *, user: str | None = None) -> None:
+        if not container or container.startswith("-"):
+            raise UsageError(f"'{container}' is not a container's name.")
+        self._container = container
+        self._user = user
+        found = self._ask(["inspect", "--type", "container", container])
+        if found.code != 0:
+            said = found.error_text.strip()
+            if any(words in said for words in _UNREACHABLE):
+                raise EngineError(
+                    f"{self.engine} doesn't answer: {said}", hint="Is it running, and may you use it?"
+                )
+            raise TargetError(
+                f"{self.engine} has no container '{container}': {said}", hint=f"See: {self.engine} ps --all"
+            )
+        try:
+            (self._facts,) = json.loads(found.stdout)
+            self._id = str(self._facts["Id"])
+            running = bool(self._facts["State"]["Running"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"'{self.engine} inspect {container}' prints what isn't understood.") from error
+        if not running:
+            raise TargetError(
+                f"The container '{container}' isn't running.", hint=f"{self.engine} start {container}"
+            )
+
+    @property
+    def name(self) -> str:
+        """`docker:web`, say."""
+        return f"{self.engine}:{self._container}"
+
+    @property
+    def identity(self) -> str:
+        """The engine and the container's id."""
+        return f"{self.engine}:{self._id}"
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+    ) -> process.Result:
+        """Run a program in the container (see `Environment.run`)."""
+        options = [] if stdin is None else ["--interactive"]
+        for key, value in (env or {}).items():
+            options += ["--env", f"{key}={value}"]
+        if cwd is not None:
+            options += ["--workdir", cwd]
+        as_user = user if user is not None else self._user
+        if as_user is not None:
+            options += ["--user", as_user]
+        result = self._ask(["exec", *options, self._id, *argv], stdin=stdin, timeout=timeout)
+        if result.code in (1, 125, 126, 127, 255):
+            self._check_started(argv[0], result)
+        return result
+
+    def put(self, data: bytes | IO[bytes], path: str, mode: int = 0o644) -> None:
+        """Write a file (see `Environment.put`). Without a shell in the image, not atomically.
+
+        It belongs to root where the engine has to write it.
+        """
+        try:
+            super().put(data, path, mode)
+        except process.ProgramMissingError:
+            content = whole(data)
+            folder, _, name = path.rpartition("/")
+            packed = io.BytesIO()
+            with tarfile.open(fileobj=packed, mode="w") as archive:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(content), mode
+                archive.addfile(member, io.BytesIO(content))
+            self.put_tree([packed.getvalue()], folder or "/")
+
+    def put_tree(self, tar: Iterable[bytes], path: str) -> None:
+        """Unpack a tar by the engine (see `Environment.put_tree`)."""
+        if self._hides(path):
+            super().put_tree(tar, path)
+            return
+        with piped(tar) as stream:
+            result = self._ask(self._copy_in(f"{self._id}:{path}"), stdin=stream, timeout=_COPY_SECONDS)
+        if result.code != 0:
+            raise TargetError(
+                f"{self.name}: '{path}' can't be copied into: {result.error_text.strip()}",
+                hint="Is there room, and is the folder writable?",
+            )
+
+    def copy_out(self, path: str) -> Iterator[bytes]:
+        """Yield a tar of a file or folder (see `Readable.copy_out`)."""
+        result = self._ask(self._copy_out(f"{self._id}:{path}"), timeout=_COPY_SECONDS)
+        if result.code != 0:
+            raise TargetError(f"{self.name}: '{path}' can't be read: {result.error_text.strip()}")
+        yield result.stdout
+
+    def main_program(self) -> str | None:
+        """Return the program that the container runs (see `Readable.main_program`)."""
+        path = self._facts.get("Path")
+        return path if isinstance(path, str) and path.startswith("/") else None
+
+    @abstractmethod
+    def _copy_in(self, place: str) -> list[str]:
+        """Return the arguments that unpack standard input at a place, owners kept."""
+
+    @abstractmethod
+    def _copy_out(self, place: str) -> list[str]:
+        """Return the arguments that pack a place to standard output, symlinks followed."""
+
+    def _hides(self, path: str) -> bool:
+        """Return whether the engine's copying doesn't reach what programs in the container see at a path."""
+        del path
+        return False
+
+    def _ask(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> process.Result:
+        try:
+            return process.run(
+                [self.engine, *arguments], stdin=stdin, timeout=timeout or _ASK_SECONDS, check=False
+            )
+        except process.ProgramMissingError as error:
+            raise EngineError(
+                f"The command '{self.engine}' is not installed here.",
+                hint="Containers are reached by the engine's command line; its socket alone is not enough.",
+            ) from error
+
+    def _check_started(self, program: str, result: process.Result) -> None:
+        """Raise if it was the engine that failed, and not the program."""
+        said = result.error_text.strip()
+        if not said.startswith(_ENGINE_SAYS):
+            return
+        if result.code in (126, 127) and program in said and any(words in said for words in _MISSING):
+            raise process.ProgramMissingError(f"{self.name}: '{program}' is not there.")
+        if result.code in (1, 125, 126, 255):
+            gone: type[CapsuleError] = EngineError if any(w in said for w in _UNREACHABLE) else TargetError
+            raise gone(f"{self.name}: '{program}' can't be started: {said}")
+
+
+class DockerContainer(ContainerEnvironment):
+    """A running container of the Docker daemon that the `docker` command reaches."""
+
+    engine = "docker"
+
+    def _copy_in(self, place: str) -> list[str]:
+        return ["cp", "-", place]
+
+    def _copy_out(self, place: str) -> list[str]:
+        return ["cp", "--follow-link", place, "-"]
+
+    def _hides(self, path: str) -> bool:
+        # `docker cp` writes into the file system below a tmpfs, which nothing in the container sees.
+        mounts = [*(self._facts.get("HostConfig", {}).get("Tmpfs") or {})]
+        named: list[dict[str, Any]] = self._facts.get("Mounts") or []
+        mounts += [str(mount.get("Destination")) for mount in named if mount.get("Type") == "tmpfs"]
+        return any(path == mount or path.startswith(f"{mount.rstrip('/')}/") for mount in mounts)
+
+
+class PodmanContainer(ContainerEnvironment):
+    """A running container of the user's Podman."""
+
+    engine = "podman"
+
+    def _copy_in(self, place: str) -> list[str]:
+        return ["cp", "--archive=false", "-", place]
+
+    def _copy_out(self, place: str) -> list[str]:
+        return ["cp", place, "-"]
