@@ -52,21 +52,17 @@ class LocalEnvironment(ShellEnvironment):
         timeout: float | None = None,
     ) -> process.Result:
         """Run a program here (see `Environment.run`)."""
-        command = list(argv)
-        folder = None if cwd is None else Path(cwd)
-        if user is not None or not self._is_whole:
-            # chroot changes to its new root.
-            if cwd is not None:
-                command = ["/bin/sh", "-c", _CHANGE_FOLDER, "run", cwd, *command]
-            as_user = [] if user is None else [f"--userspec={user}"]
-            # Not as the variables for the program say.
-            chroot = shutil.which("chroot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "chroot"
-            command = [chroot, *as_user, str(self._root), *command]
-            folder = None
-        result = process.run(
-            command, stdin=stdin, env={**os.environ, **(env or {})}, cwd=folder, timeout=timeout, check=False
-        )
-        if folder is None and command != list(argv) and result.code == 127:
+        variables = {**os.environ, **(env or {})}
+        if user is None and self._is_whole:
+            folder = None if cwd is None else Path(cwd)
+            return process.run(argv, stdin=stdin, env=variables, cwd=folder, timeout=timeout, check=False)
+        # Looked for where this process looks, not where the program is to look.
+        chroot = shutil.which("chroot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "chroot"
+        command = [chroot, *([] if user is None else [f"--userspec={user}"]), str(self._root)]
+        # chroot changes to its new root.
+        command += [*argv] if cwd is None else ["/bin/sh", "-c", _CHANGE_FOLDER, "run", cwd, *argv]
+        result = process.run(command, stdin=stdin, env=variables, timeout=timeout, check=False)
+        if result.code == 127 and result.error_text.startswith(f"{chroot}: "):
             raise process.ProgramMissingError(f"{self.name}: '{argv[0]}' is not there.")
         return result
 

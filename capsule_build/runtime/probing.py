@@ -1,8 +1,8 @@
 """What a capsule would meet in an environment, found in one round trip.
 
 Architecture and C library are those of the image's own programs: what `/bin/sh` and the loaders are, read
-from their ELF heads. What the machine that asks happens to run on plays no part, nor does what the kernel says
-of itself: a 64-bit kernel runs 32-bit images.
+from their ELF heads. What the machine that asks happens to run on plays no part, nor does what the kernel
+says of itself: a 64-bit kernel runs 32-bit images.
 
 An image without a shell is looked into by the engine's copying, where the environment has that.
 """

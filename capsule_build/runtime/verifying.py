@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 import tarfile
 import tempfile
@@ -129,7 +130,7 @@ def _of_folder(root: Path) -> Iterator[tuple[str, _Entry]]:
             yield name, _Entry(Kind.DIRECTORY, mode, "")
             pending += path.iterdir()
         elif stat.S_ISLNK(status.st_mode):
-            yield name, _Entry(Kind.SYMLINK, mode, str(path.readlink()))
+            yield name, _Entry(Kind.SYMLINK, mode, os.readlink(path))  # noqa: PTH115 (Path would drop a './')
         elif stat.S_ISREG(status.st_mode):
             with path.open("rb") as stream:
                 yield name, _Entry(Kind.FILE, mode, _digest(stream))
