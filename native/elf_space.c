@@ -48,7 +48,7 @@ static void claim_memory(struct claims *claims, const struct elf *elf, const Elf
 
 static void collect(struct claims *claims, const struct elf *elf)
 {
-    size_t most = 2 + (size_t)elf->header.e_phnum + elf->section_count * (1 + (size_t)elf->header.e_phnum);
+    size_t most = 3 + (size_t)elf->header.e_phnum + elf->section_count * (1 + (size_t)elf->header.e_phnum);
     claims->items = must_allocate(most * sizeof *claims->items);
     claim(claims, 0, sizeof elf->header, 1);
     claim(claims, elf->header.e_phoff, elf->header.e_phnum * sizeof(Elf64_Phdr), 1);

@@ -365,8 +365,10 @@ enum script_verdict script_examine(const char *bytes, size_t length, bool whole,
     } else if (strcmp(interpreter, "/bin/sh") == 0 && *argument == '\0' && behind > strlen(TRAMPOLINE) &&
                memcmp(newline + 1, TRAMPOLINE, strlen(TRAMPOLINE)) == 0) {
         const char *second_end = memchr(newline + 1, '\n', behind);
-        char *second = must_duplicate(newline + 1, second_end == NULL ? behind : (size_t)(second_end - newline - 1));
-        verdict = examine_trampoline(second, line_length, folder, interpreters, result);
+        size_t second_length = second_end == NULL ? behind : (size_t)(second_end - newline - 1);
+        char *second = must_duplicate(newline + 1, second_length);
+        bool complete = (second_end != NULL || whole) && strlen(second) == second_length;
+        verdict = complete ? examine_trampoline(second, line_length, folder, interpreters, result) : SCRIPT_GOOD;
         free(second);
     } else {
         verdict = examine_line(interpreter, argument, line_length, interpreters, result);
