@@ -226,8 +226,11 @@ def _build_tree(plan: BuildPlan, shop: Workshop, context: Context, tree: Path, r
             error.add_note(f"The whole log is {log}.")
         raise
     spec = ContainerSpec(image=image, argv=(f"{root}/{plan.manifest.launcher}",))
-    with container(shop.engine, spec) as made:
-        collect(shop.engine.copy_out(made, root), tree)
+    with (
+        container(shop.engine, spec) as made,
+        contextlib.closing(shop.engine.copy_out(made, root)) as stream,
+    ):
+        collect(stream, tree)
 
 
 def _smoke(

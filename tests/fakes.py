@@ -27,7 +27,7 @@ from capsule_build.sbom import native_version
 from tests import bundles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from capsule_build.engine.protocol import ContainerSpec
@@ -339,7 +339,7 @@ class FakeEngine:
                 stream = archive.extractfile(member) if member.isreg() else None
                 self.containers[container][f"/{member.name}"] = b"" if stream is None else stream.read()
 
-    def copy_out(self, container: str, path: str) -> Iterator[bytes]:
+    def copy_out(self, container: str, path: str) -> Generator[bytes, None, None]:
         assert container in self.containers
         pieces = tree_stream(path.rpartition("/")[2], self.files, self.links)
         yield next(pieces)

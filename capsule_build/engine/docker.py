@@ -40,7 +40,7 @@ from .protocol import (
 from .service import knock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from .protocol import ContainerSpec
 
@@ -240,7 +240,7 @@ class DockerEngine:
             body: Any = iter(tar)
             self._client.put_archive(container, path, body)
 
-    def copy_out(self, container: str, path: str) -> Iterator[bytes]:
+    def copy_out(self, container: str, path: str) -> Generator[bytes, None, None]:
         """See `Engine.copy_out`."""
         with self._held_response(), _translated(f"Docker can't copy '{path}' out"):
             chunks, _ = self._client.get_archive(container, path, chunk_size=_COPY_CHUNK_BYTES)

@@ -39,7 +39,7 @@ from .service import PodmanService, knock, running_service
 from .tarend import without_end_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from .protocol import ContainerSpec
 
@@ -284,7 +284,7 @@ class PodmanEngine:
             headers={"Content-Type": "application/x-tar"},
         )
 
-    def copy_out(self, container: str, path: str) -> Iterator[bytes]:
+    def copy_out(self, container: str, path: str) -> Generator[bytes, None, None]:
         """See `Engine.copy_out`."""
         with self._api.streamed(
             f"Podman can't copy '{path}' out",

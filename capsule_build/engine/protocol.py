@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from ..runtime.errors import CapsuleError, EngineError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
 LABEL: Final = "org.agentcompass.capsule-build"
@@ -205,11 +205,13 @@ class Engine(Protocol):
             ContainerError: The folder isn't there, or can't be written to.
         """
 
-    def copy_out(self, container: str, path: str) -> Iterator[bytes]:
+    def copy_out(self, container: str, path: str) -> Generator[bytes, None, None]:
         """Yield a tar stream of the file or folder `path` of a container, started or not.
 
         `path` itself is no symbolic link: Podman would follow it, Docker not.
         Members start with the path's last component. Owners and modes are as the engine gives them.
+
+        Who may not read it to its end closes it: Docker doesn't remove a container that is being read.
 
         Raises:
             ContainerError: The path isn't there.
