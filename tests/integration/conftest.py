@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from capsule_build.engine import Engine, select_engine
 from capsule_build.runtime.errors import CapsuleError
 from capsule_build.runtime.process import run
 from tests import images
+from tests.integration.capsules import Capsules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,6 +99,22 @@ def image() -> Callable[[Engine, str], str]:
 def bare_image(engine: Engine) -> str:
     """The name of an image that holds one static shell, in the engine of `engine`."""
     return images.image(engine, "bare")
+
+
+@pytest.fixture(scope="session")
+def input_cache() -> Iterator[Path]:
+    """Let programs that tests start keep inputs in the tests' own folder."""
+    folder = images.state_folder() / "inputs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAPSULE_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def capsules(engine_environment: None, input_cache: Path) -> Iterator[Capsules]:
+    """node24 capsules, built when they are first asked for."""
+    with tempfile.TemporaryDirectory(prefix="capsules-", dir=images.state_folder()) as folder:
+        yield Capsules(Path(folder))
 
 
 def _opened(name: str) -> Iterator[Engine]:
