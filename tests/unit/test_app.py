@@ -402,7 +402,7 @@ def test_the_option_wins_over_the_variable(
 
 
 def test_behind_two_dashes_nothing_is_an_option(cli: Callable[..., Ran]) -> None:
-    assert_one_message(cli("check", "--", "--recipes"), 2, "--recipes")
+    assert_one_message(cli("check", "--", "--recipes"), 2, "'--recipes' can't be read")
 
 
 def test_a_recipe_has_just_its_own_options(world: fakes.World, cli: Callable[..., Ran]) -> None:

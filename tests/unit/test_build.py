@@ -238,11 +238,26 @@ def test_what_was_written_must_be_what_was_planned(
 ) -> None:
     other = world.folder / "other.tar.gz"
     build(world.plan(libc="musl", output=other), world.shop, world.report)
-    info = check_bundle(other)
-    monkeypatch.setattr(module, "check_bundle", lambda _path: info)
-    with pytest.raises(ContractError, match="not the one that was planned"):
-        built(world)
+    manifest = check_bundle(other).manifest
+    for changes in ({"manifest": manifest}, {"sha256": "0" * 64}):
+        monkeypatch.setattr(
+            module, "check_bundle", lambda path, new=changes: replace(check_bundle(path), **new)
+        )
+        with pytest.raises(ContractError, match="not the one that was planned"):
+            built(world)
     assert world.left_over() == []
+
+
+def test_the_record_is_there_before_its_bundle(world: fakes.World, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def write(path: Path, data: bytes) -> None:
+        seen.append((world.dist / NAME).exists())
+        path.write_bytes(data)
+
+    monkeypatch.setattr(module, "write_atomically", write)
+    built(world)
+    assert seen == [False]
 
 
 def failing(world: fakes.World) -> BuildError:

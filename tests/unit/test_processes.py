@@ -83,7 +83,17 @@ def test_a_program_that_can_not_be_run_is_named(tmp_path: Path) -> None:
 
 
 def test_without_input_there_is_none() -> None:
-    assert run(["cat"], timeout=10).stdout == b""
+    ours, other = os.pipe()
+    os.write(other, b"what somebody types")
+    os.close(other)
+    terminal = os.dup(0)
+    os.dup2(ours, 0)
+    try:
+        assert run(["cat"], timeout=10).stdout == b""
+    finally:
+        os.dup2(terminal, 0)
+        os.close(terminal)
+        os.close(ours)
 
 
 def test_input_is_bytes_or_a_file(tmp_path: Path) -> None:
