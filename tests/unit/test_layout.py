@@ -281,7 +281,7 @@ def test_no_file_names_a_registrys_host(tracked: list[Path]) -> None:
 
 
 def test_no_file_names_a_path_of_somebodys_machine(tracked: list[Path]) -> None:
-    words = [f"/{'work'}/main", f"/{'work'}/shared", f"/{'root'}/", f"/{'home'}/user", f"/{'tmp'}/x/"]
+    words = [f"/{'work'}/main", f"/{'work'}/shared", f"/{'root'}/.", f"/{'home'}/user", f"/{'tmp'}/x/"]
     found = [
         f"{path.relative_to(TOP)}: {word}"
         for path in tracked
