@@ -144,6 +144,11 @@ class Cache:
             lock.unlink(missing_ok=True)
             os.close(handle)
 
+    def abandon(self, folder: Path) -> None:
+        """Remove a folder that `stage` made while who works in it can't be made to end."""
+        _remove(folder)
+        folder.with_suffix(".lock").unlink(missing_ok=True)
+
     @staticmethod
     def _lock(staging: Path) -> tuple[int, Path]:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..runtime.errors import InputError
@@ -81,7 +81,13 @@ def fetch_all(
     for pin in pins:
         groups.setdefault(pin.sha256, []).append(pin)
     job = _Job(cache, components, progress or Silence(), newer, mirror.source_mirror(), cancelled)
-    first = run_all([functools.partial(job.obtain, group[0]) for group in groups.values()], cancelled)
+    try:
+        first = run_all([functools.partial(job.obtain, group[0]) for group in groups.values()], cancelled)
+    except BaseException:
+        # A job that waits for a silent server doesn't end in time; nothing of it stays all the same.
+        for folder in list(job.folders):
+            cache.abandon(folder)
+        raise
     result = {}
     for fetched, group in zip(first, groups.values(), strict=True):
         for pin in group:
@@ -98,6 +104,8 @@ class _Job:
     newer: bool
     place: Location | None
     cancelled: threading.Event
+    folders: set[Path] = field(default_factory=set)
+    """Where downloads are going on."""
 
     def obtain(self, pin: Pin) -> Fetched:
         if path := self.cache.get(pin.sha256, pin.size, say=self.progress.note):
@@ -123,24 +131,31 @@ class _Job:
 
     def _download(self, pin: Pin) -> Path:
         with self.cache.stage() as folder:
-            transfer = Transfer(folder, functools.partial(self.progress.advanced, pin), self.cancelled)
-            if self.place and (file := mirror.ask(self.place, pin, transfer, self.progress.note)):
-                try:
-                    return self.cache.adopt(file, pin.sha256, pin.size)
-                except WrongFileError as error:
-                    self.progress.note(
-                        f"The source mirror {self.place} has another file for {pin.label}; its origin is "
-                        f"asked. {error.message}"
-                    )
+            self.folders.add(folder)
             try:
-                return self.cache.adopt(from_origin(pin, transfer), pin.sha256, pin.size)
+                return self._download_into(folder, pin)
+            finally:
+                self.folders.discard(folder)
+
+    def _download_into(self, folder: Path, pin: Pin) -> Path:
+        transfer = Transfer(folder, functools.partial(self.progress.advanced, pin), self.cancelled)
+        if self.place and (file := mirror.ask(self.place, pin, transfer, self.progress.note)):
+            try:
+                return self.cache.adopt(file, pin.sha256, pin.size)
             except WrongFileError as error:
-                raise WrongFileError(
-                    f"{pin.label}, {pin.reference}, isn't the pinned file: {error.message}",
-                    hint="It was cut or changed on the way, or replaced at its origin. Try again; if it "
-                    "stays so, find out why before you change the pin, or name a source that has the right "
-                    f"file with {mirror.VARIABLE}.",
-                ) from error
+                self.progress.note(
+                    f"The source mirror {self.place} has another file for {pin.label}; its origin is "
+                    f"asked. {error.message}"
+                )
+        try:
+            return self.cache.adopt(from_origin(pin, transfer), pin.sha256, pin.size)
+        except WrongFileError as error:
+            raise WrongFileError(
+                f"{pin.label}, {pin.reference}, isn't the pinned file: {error.message}",
+                hint="It was cut or changed on the way, or replaced at its origin. Try again; if it "
+                "stays so, find out why before you change the pin, or name a source that has the right "
+                f"file with {mirror.VARIABLE}.",
+            ) from error
 
 
 def from_origin(pin: Pin, transfer: Transfer) -> Path:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 WORKERS: Final = 4
 GRACE_SECONDS: Final = 5.0
 """How long jobs that were called off may take to end. One that waits for a silent server may take longer; its
-thread doesn't keep the process alive, and its staging folder is removed by a later run."""
+thread doesn't keep the process alive."""
 
 T = TypeVar("T")
 
