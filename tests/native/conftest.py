@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +18,7 @@ from .programs import Compiler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +29,7 @@ def capsule(tmp_path_factory: pytest.TempPathFactory) -> Capsule:
 
 @pytest.fixture(scope="session")
 def sanitized(capsule: Capsule) -> Path:
-    """The tools for the same capsule, with AddressSanitizer and UndefinedBehaviorSanitizer; where they are."""
+    """Return where the capsule's tools are, built with the address and undefined-behaviour sanitizers."""
     out = capsule.work / "sanitized"
     build_tools_on_host(capsule.root, out, compiler="clang", flags=SANITIZERS)
     return out
@@ -67,7 +68,7 @@ class Sealed:
 
 @dataclass
 class SetupRoot:
-    """A folder to fill and to seal. Each run is made by the sanitized seal-tree; the recipe's own must agree."""
+    """A folder to fill and to seal, by the sanitized seal-tree; the recipe's own must agree with it."""
 
     path: Path
     capsule: Capsule
@@ -89,7 +90,7 @@ class SetupRoot:
         return path
 
     def seal(self, *options: str, tool: Path | None = None) -> Sealed:
-        """Seal the root with the sanitized tool, and once more with the static one, which must find nothing to do."""
+        """Seal with the sanitized tool, then once more with the static one, which must find nothing to do."""
         if tool is not None:
             return self._run(tool, *options)
         before = self._run(self.capsule.seal_tree, "--dry-run", *options)
@@ -100,6 +101,14 @@ class SetupRoot:
         assert again.paths("failures") == sealed.paths("failures")
         assert not list(self.path.rglob(".seal-tree.*"))
         return sealed
+
+    def seal_in(self, image: Image) -> dict[str, Any]:
+        """Seal the root in an image, whose loaders are then the ones that are asked; return the report."""
+        argv: list[str | Path] = [self.capsule.seal_tree, "--json", "--any-root", self.path]
+        result = image.run(self.path, *argv, check=False)
+        assert result.code in (0, 1), result.error_text
+        report: dict[str, Any] = json.loads(result.stdout)
+        return report
 
     def _run(self, tool: Path, *options: str) -> Sealed:
         argv = [str(tool), "--json", "--any-root", *options, str(self.path)]
@@ -153,6 +162,9 @@ class Image:
         return run([str(part) for part in command], check=check, timeout=60, stdin=stdin)
 
 
+Images = Callable[[str], Image]
+
+
 @pytest.fixture(scope="session")
 def image_trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("images")
@@ -175,7 +187,9 @@ def image(request: pytest.FixtureRequest, image_trees: Path, capsule: Capsule) -
 
 
 @pytest.fixture
-def images_by_kind(image_trees: Path, capsule: Capsule) -> Any:
+def images_by_kind(image_trees: Path, capsule: Capsule) -> Images:
+    """Return images by their kind (see tests/images.py)."""
+
     def get(kind: str) -> Image:
         return Image(kind, _tree(kind, image_trees), capsule)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from capsule_build.runtime.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 HELLO: Final = r"""
 #include <stdio.h>
@@ -37,7 +37,12 @@ class Compiler:
     folder: Path
 
     def __call__(
-        self, source: str, *flags: str, name: str = "program", compiler: str = "gcc", inputs: Sequence[Path] = ()
+        self,
+        source: str,
+        *flags: str,
+        name: str = "program",
+        compiler: str = "gcc",
+        inputs: Sequence[Path] = (),
     ) -> Path:
         """Return the program or library that a compiler makes of the source, under the file name `name`."""
         language = "cpp" if compiler.endswith("++") else "c"

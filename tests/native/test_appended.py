@@ -13,7 +13,7 @@ from capsule_build.runtime.process import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .conftest import Image, SetupRoot
+    from .conftest import Images, SetupRoot
     from .programs import Compiler
 
 MISSING_LOADER = "/lib/ld-linux-that-is-not-here.so.2"
@@ -105,7 +105,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def peak_memory_kib(*argv: str) -> int:
-    """Return a program's peak; measured from a small process, whose own size counts until the program starts."""
+    """Return a program's peak, from a small process: until a program starts its parent's size counts."""
     return int(run([sys.executable, "-S", "-E", "-c", _MEASURE, *argv]).text)
 
 
@@ -141,7 +141,7 @@ def _without_room(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("flags", LAYOUTS)
 def test_a_payload_behind_the_program_is_found_by_its_absolute_offset(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, flags: tuple[str, ...]
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, flags: tuple[str, ...]
 ) -> None:
     elf = build(compiler, READS_TRAILER, flags)
     program = root.write("bin/agent", elf + PAYLOAD + b"PAYLOAD!" + struct.pack("<Q", len(elf)))
@@ -158,7 +158,7 @@ def test_a_payload_behind_the_program_is_found_by_its_absolute_offset(
 
 @pytest.mark.parametrize("flags", LAYOUTS)
 def test_a_trailer_of_four_offsets_finds_all_four(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, flags: tuple[str, ...]
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, flags: tuple[str, ...]
 ) -> None:
     elf = build(compiler, READS_OFFSETS, flags)
     parts = b"one_two_threfour"
@@ -170,7 +170,7 @@ def test_a_trailer_of_four_offsets_finds_all_four(
 
 @pytest.mark.parametrize("flags", LAYOUTS)
 def test_a_payload_in_a_section_is_found(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, tmp_path: Path, flags: tuple[str, ...]
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     plain, blob, program = tmp_path / "plain", tmp_path / "blob", root.path / "agent"
     plain.write_bytes(build(compiler, READS_SECTION, flags))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .capsules import Capsule
-    from .conftest import Image, SetupRoot
+    from .conftest import Images, SetupRoot
     from .programs import Compiler
 
 NEW_SYMBOL = r"""
@@ -55,7 +56,12 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("flags", LAYOUTS)
 def test_a_glibc_program_runs_where_there_is_no_glibc(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, capsule: Capsule, tmp_path: Path, flags: tuple[str, ...]
+    root: SetupRoot,
+    images_by_kind: Images,
+    compiler: Compiler,
+    capsule: Capsule,
+    tmp_path: Path,
+    flags: tuple[str, ...],
 ) -> None:
     program = root.copy(_without_loader(capsule, compiler(HELLO, *flags), tmp_path), "bin/hello")
     sealed = root.seal()
@@ -68,33 +74,25 @@ def test_a_glibc_program_runs_where_there_is_no_glibc(
 
 @pytest.mark.parametrize("flags", LAYOUTS[:7])
 def test_a_musl_program_runs_where_there_is_no_musl(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, flags: tuple[str, ...]
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, flags: tuple[str, ...]
 ) -> None:
     program = root.copy(compiler.musl(HELLO, *flags), "bin/hello")
     # The host, whose loader decides, has musl where musl-gcc is: in the bare image nothing has.
-    sealed = _seal_in(images_by_kind("bare"), root)
+    sealed = root.seal_in(images_by_kind("bare"))
     assert sealed["interpreters"]["count"] == 1
     for kind in ("bare", "bookworm", "musl"):
         assert images_by_kind(kind).run(root.path, program, "1").text == "hello 2\n"
 
 
-def _seal_in(image: Image, root: SetupRoot, *options: str) -> dict[str, object]:
-    """Seal in an image: its loaders are the ones that are asked."""
-    import json
-
-    result = image.run(root.path, root.capsule.seal_tree, "--json", "--any-root", *options, root.path, check=False)
-    assert result.code in (0, 1), result.error_text
-    report: dict[str, object] = json.loads(result.stdout)
-    return report
-
-
-@pytest.mark.parametrize(("kind", "changed"), [("bare", True), ("musl", True), ("bookworm", False), ("trixie", False)])
+@pytest.mark.parametrize(
+    ("kind", "changed"), [("bare", True), ("musl", True), ("bookworm", False), ("trixie", False)]
+)
 def test_a_glibc_program_is_sealed_only_where_its_loader_is_missing(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, kind: str, changed: bool
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, kind: str, changed: bool
 ) -> None:
     program = root.copy(compiler(HELLO), "bin/hello")
     before, inode = program.read_bytes(), program.stat().st_ino
-    report = _seal_in(images_by_kind(kind), root)
+    report = root.seal_in(images_by_kind(kind))
     assert (program.read_bytes() != before) == changed
     assert (program.stat().st_ino != inode) == changed
     if not changed:
@@ -104,51 +102,66 @@ def test_a_glibc_program_is_sealed_only_where_its_loader_is_missing(
 
 @pytest.mark.parametrize(("kind", "changed"), [("bare", True), ("bookworm", True), ("musl", False)])
 def test_a_musl_program_is_sealed_only_where_its_loader_is_missing(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, kind: str, changed: bool
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, kind: str, changed: bool
 ) -> None:
     program = root.copy(compiler.musl(HELLO), "bin/hello")
     before = program.read_bytes()
-    _seal_in(images_by_kind(kind), root)
+    root.seal_in(images_by_kind(kind))
     assert (program.read_bytes() != before) == changed
     assert images_by_kind(kind).run(root.path, program).text == "hello 1\n"
 
 
 @pytest.mark.parametrize(("kind", "changed"), [("bullseye", True), ("bookworm", True), ("trixie", False)])
 def test_a_program_that_needs_a_newer_glibc_is_sealed_where_the_images_is_too_old(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, capsule: Capsule, kind: str, changed: bool
+    root: SetupRoot,
+    images_by_kind: Images,
+    compiler: Compiler,
+    capsule: Capsule,
+    kind: str,
+    changed: bool,
 ) -> None:
-    source = compiler(NEW_SYMBOL, "-Wl,--unresolved-symbols=ignore-all", f"-L{capsule.glibc}", f"{capsule.glibc}/libc.so.6")
+    source = compiler(
+        NEW_SYMBOL, "-Wl,--unresolved-symbols=ignore-all", f"-L{capsule.glibc}", f"{capsule.glibc}/libc.so.6"
+    )
     program = root.copy(source, "bin/new")
     image = images_by_kind(kind)
     assert (image.run(root.path, program, check=False).code != 0) == changed
-    report = _seal_in(image, root)
-    assert report["interpreters"]["count"] == int(changed)  # type: ignore[index]
+    report = root.seal_in(image)
+    assert report["interpreters"]["count"] == int(changed)
     assert image.run(root.path, program).text == "hello\n"
 
 
 def test_a_loader_that_belongs_to_another_libc_is_not_believed(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, capsule: Capsule, tmp_path: Path
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, capsule: Capsule, tmp_path: Path
 ) -> None:
-    """Some musl images have a link at the glibc loader's place; musl's loader would say that it can load it."""
+    """Some musl images have a link to musl at the glibc loader's place, and musl would say yes."""
     link = root.path / GLIBC_LOADER
     link.symlink_to(f"/lib/{MUSL_LOADER}")
     program = compiler(HELLO, f"-Wl,--dynamic-linker={link}")
     program = root.copy(program, "bin/hello")
     image = images_by_kind("musl")
-    report = _seal_in(image, root)
-    assert report["interpreters"]["count"] == 1  # type: ignore[index]
+    report = root.seal_in(image)
+    assert report["interpreters"]["count"] == 1
     assert image.run(root.path, program).text == "hello 1\n"
 
 
-def test_a_loader_that_hangs_is_not_waited_for(root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path) -> None:
+def test_a_loader_that_hangs_is_not_waited_for(
+    root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path
+) -> None:
     loader = tmp_path / "ld-linux-hangs.so.2"
     # It looks like glibc's loader: it has its name and symbol versions.
     versions = tmp_path / "versions"
     versions.write_text("V1 { global: *; };\n")
-    source = '#include <unistd.h>\n#include <stdlib.h>\nvoid start(void) { for (;;) pause(); }\n'
+    source = "#include <unistd.h>\n#include <stdlib.h>\nvoid start(void) { for (;;) pause(); }\n"
     hangs = compiler(
-        source, "-shared", "-fPIC", "-Wl,-e,start", "-Wl,-soname,ld-linux-hangs.so.2", f"-Wl,--version-script={versions}",
-        "-nostartfiles", name="ld-linux-hangs.so.2",
+        source,
+        "-shared",
+        "-fPIC",
+        "-Wl,-e,start",
+        "-Wl,-soname,ld-linux-hangs.so.2",
+        f"-Wl,--version-script={versions}",
+        "-nostartfiles",
+        name="ld-linux-hangs.so.2",
     )
     run([str(capsule.root / "libexec/patchelf"), "--add-needed", "libc.so.6", str(hangs)])
     shutil.copy(hangs, loader)
@@ -190,10 +203,18 @@ def _rpath(capsule: Capsule, program: Path) -> str:
 
 
 def test_a_library_beside_the_program_stays_first(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, capsule: Capsule, tmp_path: Path
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, capsule: Capsule, tmp_path: Path
 ) -> None:
-    own = compiler("const char *zlibVersion(void) { return \"own\"; }", "-shared", "-fPIC", "-Wl,-soname,libz.so.1", name="libz.so.1")
-    source = '#include <stdio.h>\nconst char *zlibVersion(void);\nint main(void) { puts(zlibVersion()); return 0; }\n'
+    own = compiler(
+        'const char *zlibVersion(void) { return "own"; }',
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libz.so.1",
+        name="libz.so.1",
+    )
+    source = (
+        "int puts(const char *);\nconst char *zlibVersion(void);\nint main(void) { puts(zlibVersion()); }"
+    )
     built = compiler(source, "-Wl,-rpath,$ORIGIN/../lib", inputs=[own])
     program = root.copy(_without_loader(capsule, built, tmp_path), "bin/tool")
     root.copy(own, "lib/libz.so.1")
@@ -202,13 +223,21 @@ def test_a_library_beside_the_program_stays_first(
 
 
 def test_the_private_libraries_win_over_decoys_in_the_environment(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, capsule: Capsule, tmp_path: Path
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, capsule: Capsule, tmp_path: Path
 ) -> None:
-    decoy = compiler("__attribute__((constructor)) static void die(void) { __builtin_trap(); }", "-shared", "-fPIC", "-nostdlib", name="decoy.so")
+    decoy = compiler(
+        "__attribute__((constructor)) static void die(void) { __builtin_trap(); }",
+        "-shared",
+        "-fPIC",
+        "-nostdlib",
+        name="decoy.so",
+    )
     folder = root.path / "decoys"
     for name in ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"):
         root.copy(decoy, f"decoys/{name}")
-    library = compiler(CPP_LIBRARY, "-shared", "-fPIC", "-Wl,-soname,libcount.so", name="libcount.so", compiler="g++")
+    library = compiler(
+        CPP_LIBRARY, "-shared", "-fPIC", "-Wl,-soname,libcount.so", name="libcount.so", compiler="g++"
+    )
     built = compiler(USES_COUNT, "-Wl,-rpath,$ORIGIN", inputs=[library])
     program = root.copy(_without_loader(capsule, built, tmp_path), "bin/tool")
     root.copy(library, "bin/libcount.so")
@@ -219,7 +248,9 @@ def test_the_private_libraries_win_over_decoys_in_the_environment(
     assert result.text == "count 42\n"
 
 
-def test_alignment_of_2_mb_is_kept(root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path) -> None:
+def test_alignment_of_2_mb_is_kept(
+    root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path
+) -> None:
     built = compiler(HELLO, "-Wl,-z,max-page-size=2097152")
     program = root.copy(_without_loader(capsule, built, tmp_path), "bin/hello")
     root.seal()
@@ -229,7 +260,7 @@ def test_alignment_of_2_mb_is_kept(root: SetupRoot, compiler: Compiler, capsule:
 
 
 def test_modes_owner_times_and_links_of_a_program_are_kept(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, capsule: Capsule, tmp_path: Path
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, capsule: Capsule, tmp_path: Path
 ) -> None:
     source = _without_loader(capsule, compiler(HELLO), tmp_path)
     for mode in (0o555, 0o6755, 0o4711):
@@ -245,7 +276,9 @@ def test_modes_owner_times_and_links_of_a_program_are_kept(
         assert images_by_kind("bare").run(root.path, root.path / f"bin/{mode:o}").text == "hello 1\n"
 
 
-def test_a_file_capability_is_kept(root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path) -> None:
+def test_a_file_capability_is_kept(
+    root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path
+) -> None:
     program = root.copy(_without_loader(capsule, compiler(HELLO), tmp_path), "bin/hello")
     run(["setcap", "cap_net_bind_service=ep", str(program)])
     os.setxattr(program, "user.note", b"mine")
@@ -276,7 +309,13 @@ def test_a_file_capability_that_cannot_be_kept_is_refused_by_name(
 def test_a_program_that_nothing_here_can_load_is_left_alone_with_the_reason(
     root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path
 ) -> None:
-    missing = compiler("int x(void) { return 1; }", "-shared", "-fPIC", "-Wl,-soname,libgui-that-nobody-has.so.9", name="libgui.so")
+    missing = compiler(
+        "int x(void) { return 1; }",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libgui-that-nobody-has.so.9",
+        name="libgui.so",
+    )
     built = compiler("int x(void); int main(void) { return x(); }", inputs=[missing])
     program = root.copy(_without_loader(capsule, built, tmp_path), "bin/tool")
     before = program.read_bytes()
@@ -323,7 +362,7 @@ def test_what_is_no_program_for_a_loader_is_left_alone_with_the_reason(
 
 
 def test_a_program_without_section_headers_is_sealed(
-    root: SetupRoot, images_by_kind: type[Image], compiler: Compiler, tmp_path: Path
+    root: SetupRoot, images_by_kind: Images, compiler: Compiler, tmp_path: Path
 ) -> None:
     built = compiler(HELLO, f"-Wl,--dynamic-linker={MISSING_LOADER}")
     data = bytearray(built.read_bytes())
@@ -335,7 +374,9 @@ def test_a_program_without_section_headers_is_sealed(
     assert images_by_kind("bare").run(root.path, program).text == "hello 1\n"
 
 
-def test_a_program_without_room_and_section_headers_is_refused_by_name(root: SetupRoot, compiler: Compiler) -> None:
+def test_a_program_without_room_and_section_headers_is_refused_by_name(
+    root: SetupRoot, compiler: Compiler
+) -> None:
     built = compiler(HELLO, f"-Wl,--dynamic-linker={MISSING_LOADER}", "-Wl,-z,noseparate-code")
     data = bytearray(built.read_bytes())
     shoff = struct.unpack_from("<Q", data, 40)[0]
@@ -354,11 +395,13 @@ def _fill_gaps_between_segments(data: bytearray) -> None:
     phoff, phnum = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
     headers = [struct.unpack_from("<IIQQQQQQ", data, phoff + 56 * i) for i in range(phnum)]
     loads = sorted((h[2], h[2] + h[5]) for h in headers if h[0] == 1)
-    for (_, end), (begin, _) in zip(loads, loads[1:], strict=False):
+    for (_, end), (begin, _) in pairwise(loads):
         data[end:begin] = b"\xff" * (begin - end)
 
 
-def test_sealing_twice_gives_the_same_bytes(root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path) -> None:
+def test_sealing_twice_gives_the_same_bytes(
+    root: SetupRoot, compiler: Compiler, capsule: Capsule, tmp_path: Path
+) -> None:
     program = root.copy(_without_loader(capsule, compiler(HELLO), tmp_path), "bin/hello")
     root.seal(tool=capsule.seal_tree)
     first, inode = program.read_bytes(), program.stat().st_ino

@@ -37,13 +37,17 @@ def test_the_unit_tests_of_the_readers_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reader", ["elf", "script"])
 def test_fuzz_no_bytes_break_a_reader(tmp_path: Path, reader: str) -> None:
-    """CAPSULE_FUZZ_SECONDS sets the time; what is found is kept in CAPSULE_FUZZ_FOUND, to be merged into the corpus."""
+    """CAPSULE_FUZZ_SECONDS sets the time; CAPSULE_FUZZ_FOUND keeps what is found, for the corpus."""
     program = _make(tmp_path, f"fuzz-{reader}")
     found = Path(os.environ.get("CAPSULE_FUZZ_FOUND", str(tmp_path / "found"))) / reader
     found.mkdir(parents=True, exist_ok=True)
     limits = (f"-max_total_time={SECONDS}", f"-max_len={LONGEST[reader]}", "-timeout=5", "-rss_limit_mb=1024")
     result = _fuzz(program, tmp_path, *limits, found, CORPUS / reader, timeout=SECONDS + 120)
-    crashes = [path.read_bytes() for path in tmp_path.glob("*-*") if path.name.startswith(("crash-", "timeout-", "oom-"))]
+    crashes = [
+        path.read_bytes()
+        for path in tmp_path.glob("*-*")
+        if path.name.startswith(("crash-", "timeout-", "oom-"))
+    ]
     assert result.code == 0, (result.error_text[-3000:], crashes)
     runs = re.search(r"Done (\d+) runs", result.error_text)
     assert runs is not None

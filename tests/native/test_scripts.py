@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .capsules import Capsule
-    from .conftest import Image, SetupRoot
+    from .conftest import Image, Images, SetupRoot
 
 NODE = "console.log('args', process.argv.length - 2, process.execArgv.join(' '))\n"
 PYTHON = "import os, sys\nprint('args', len(sys.argv) - 1, sys.flags.no_user_site, os.environ.get('A'))\n"
@@ -31,7 +31,11 @@ BASH = 'echo "args $# $-"\n'
         ("#!/usr/bin/env -Snode --no-warnings", NODE, "args 2 --no-warnings"),
         ("#!/usr/bin/env --split-string=node --no-warnings", NODE, "args 2 --no-warnings"),
         ("#!/usr/bin/env node --no-warnings", NODE, "args 2 --no-warnings"),
-        ("#!/usr/bin/env -S node --no-warnings --trace-uncaught", NODE, "args 2 --no-warnings --trace-uncaught"),
+        (
+            "#!/usr/bin/env -S node --no-warnings --trace-uncaught",
+            NODE,
+            "args 2 --no-warnings --trace-uncaught",
+        ),
         ("#!/usr/bin/env python3", PYTHON, "args 2 0 None"),
         ("#!/usr/bin/env python", PYTHON, "args 2 0 None"),
         ("#!/usr/bin/env python3.12", PYTHON, "args 2 0 None"),
@@ -45,13 +49,15 @@ BASH = 'echo "args $# $-"\n'
     ],
 )
 def test_a_script_runs_in_an_image_without_its_interpreter(
-    root: SetupRoot, images_by_kind: type[Image], line: str, body: str, said: str
+    root: SetupRoot, images_by_kind: Images, line: str, body: str, said: str
 ) -> None:
     script = root.write("bin/tool", f"{line}\n{body}")
     sealed = root.seal()
     assert sealed.paths("scripts") == {"bin/tool"}
     assert script.read_bytes().partition(b"\n")[2] == body.encode()
-    result = images_by_kind("bare").run(root.path, script, "x y", "z", env={"A": "0"} if "-u A" in line else {})
+    result = images_by_kind("bare").run(
+        root.path, script, "x y", "z", env={"A": "0"} if "-u A" in line else {}
+    )
     assert result.text.strip() == said
 
 
@@ -107,7 +113,9 @@ def test_a_line_that_names_something_else_stays(root: SetupRoot, line: str) -> N
         (b"#!/usr/bin/env node " + b"x" * 5000 + b"\n", "its first line has no end within 4096 bytes"),
     ],
 )
-def test_a_script_that_is_left_alone_is_listed_with_the_reason(root: SetupRoot, content: bytes, reason: str) -> None:
+def test_a_script_that_is_left_alone_is_listed_with_the_reason(
+    root: SetupRoot, content: bytes, reason: str
+) -> None:
     script = root.write("lib/tool", content)
     sealed = root.seal()
     assert script.read_bytes() == content
@@ -126,7 +134,7 @@ def test_an_interpreter_that_is_there_outside_the_system_stays(root: SetupRoot, 
 
 
 def test_a_line_with_a_carriage_return_is_repaired_and_the_rest_is_not(
-    root: SetupRoot, images_by_kind: type[Image], capsule: Capsule
+    root: SetupRoot, images_by_kind: Images, capsule: Capsule
 ) -> None:
     body = NODE.replace("\n", "\r\n") + "// end\r\n"
     script = root.write("bin/tool", f"#!/usr/bin/env node\r\n{body}")
@@ -158,7 +166,7 @@ def test_a_script_that_may_not_be_executed_stays(root: SetupRoot) -> None:
 
 @pytest.mark.parametrize("quote", ['"', "'", ""])
 def test_the_trampolines_of_pip_distlib_and_uv_run_without_a_system_shell(
-    root: SetupRoot, images_by_kind: type[Image], quote: str
+    root: SetupRoot, images_by_kind: Images, quote: str
 ) -> None:
     text = f"""#!/bin/sh
 '''exec' {quote}/usr/bin/python3{quote} "$0" "$@"
@@ -172,7 +180,7 @@ def test_the_trampolines_of_pip_distlib_and_uv_run_without_a_system_shell(
 
 
 def test_a_relocatable_trampoline_of_uv_needs_no_programs_of_the_image(
-    root: SetupRoot, images_by_kind: type[Image], capsule: Capsule
+    root: SetupRoot, images_by_kind: Images, capsule: Capsule
 ) -> None:
     (root.path / "bin").mkdir()
     (root.path / "bin/python3").symlink_to(capsule.python)
@@ -188,7 +196,7 @@ def test_a_relocatable_trampoline_of_uv_needs_no_programs_of_the_image(
 
 
 def test_a_script_of_a_venv_gets_the_venvs_own_interpreter(
-    root: SetupRoot, images_by_kind: type[Image], capsule: Capsule
+    root: SetupRoot, images_by_kind: Images, capsule: Capsule
 ) -> None:
     images_by_kind("bare").run(root.path, capsule.python, "-m", "venv", "--without-pip", root.path / "v")
     module = next((root.path / "v/lib").glob("*/site-packages")) / "here.py"
@@ -205,7 +213,7 @@ def test_a_script_of_a_venv_gets_the_venvs_own_interpreter(
     assert "ModuleNotFoundError" in image.run(root.path, outside, check=False).error_text
 
 
-def test_a_zipapp_runs_and_opens_as_a_zip(root: SetupRoot, images_by_kind: type[Image]) -> None:
+def test_a_zipapp_runs_and_opens_as_a_zip(root: SetupRoot, images_by_kind: Images) -> None:
     app = root.write("bin/app", b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(app, "a") as archive:
         archive.writestr("__main__.py", "import part\nprint(part.NAME)\n")
@@ -218,7 +226,7 @@ def test_a_zipapp_runs_and_opens_as_a_zip(root: SetupRoot, images_by_kind: type[
 
 
 def test_a_line_never_gets_shorter_so_that_a_zip_behind_it_never_moves_forward(
-    root: SetupRoot, images_by_kind: type[Image]
+    root: SetupRoot, images_by_kind: Images
 ) -> None:
     app = root.write("bin/app", b"#!/home/" + b"x" * 200 + b"/bin/python3\n")
     size = app.stat().st_size
@@ -232,15 +240,17 @@ def test_a_line_never_gets_shorter_so_that_a_zip_behind_it_never_moves_forward(
     assert images_by_kind("bare").run(root.path, app).text == "zipped\n"
 
 
-def test_future_imports_behind_a_docstring_stay_legal(root: SetupRoot, images_by_kind: type[Image]) -> None:
+def test_future_imports_behind_a_docstring_stay_legal(root: SetupRoot, images_by_kind: Images) -> None:
     script = root.write(
-        "bin/tool", '#!/usr/bin/env -S A=1 python3 -sE\n"""Docstring."""\nfrom __future__ import annotations\nprint(__doc__)\n'
+        "bin/tool",
+        '#!/usr/bin/env -S A=1 python3 -sE\n"""Docstring."""\n'
+        "from __future__ import annotations\nprint(__doc__)\n",
     )
     root.seal()
     assert images_by_kind("bare").run(root.path, script).text == "Docstring.\n"
 
 
-def test_a_script_in_a_folder_with_spaces_runs(root: SetupRoot, images_by_kind: type[Image]) -> None:
+def test_a_script_in_a_folder_with_spaces_runs(root: SetupRoot, images_by_kind: Images) -> None:
     script = root.write("my tools/a tool", f"#!/usr/bin/env node\n{NODE}")
     root.seal()
     assert images_by_kind("bare").run(root.path, script).text.startswith("args 0")

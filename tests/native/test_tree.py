@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +16,10 @@ import pytest
 from capsule_build.runtime.process import run
 
 from .programs import HELLO
+from .test_appended import peak_memory_kib
 from .test_programs import _without_loader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .capsules import Capsule
     from .conftest import SetupRoot
     from .programs import Compiler
@@ -61,7 +61,7 @@ def test_symlinks_are_neither_followed_nor_written_through(root: SetupRoot, tmp_
     outside.mkdir()
     (outside / "tool").write_text(SCRIPT)
     (outside / "tool").chmod(0o755)
-    links = {
+    links: dict[str, Path | str] = {
         "absolute": outside / "tool",
         "folder": outside,
         "dangling": "nowhere",
@@ -103,7 +103,7 @@ def test_a_root_outside_the_setup_roots_is_refused_without_any_root(
 def test_a_root_below_the_setup_roots_is_taken_and_a_way_out_of_it_is_not(
     root: SetupRoot, capsule: Capsule
 ) -> None:
-    roots = "/tmp/agentcompass-capsule-setups"  # noqa: S108 -- the contract's own path
+    roots = Path("/tmp/agentcompass-capsule-setups")
     command = """set -eu
         mount -t tmpfs none /tmp/agentcompass-capsule-setups
         mkdir -p /tmp/agentcompass-capsule-setups/abc/bin
@@ -111,11 +111,12 @@ def test_a_root_below_the_setup_roots_is_taken_and_a_way_out_of_it_is_not(
         chmod 755 /tmp/agentcompass-capsule-setups/abc/bin/tool
         "$0" /tmp/agentcompass-capsule-setups/abc
         head -n 1 /tmp/agentcompass-capsule-setups/abc/bin/tool
-        for refused in /tmp/agentcompass-capsule-setups /tmp/agentcompass-capsule-setups/abc/../../other "$1"; do
+        cd /tmp/agentcompass-capsule-setups
+        for refused in . abc/../../other "$1"; do
             mkdir -p "$refused"
             "$0" "$refused" 2>/dev/null || echo "refused $?"
         done"""
-    os.makedirs(roots, exist_ok=True)
+    roots.mkdir(exist_ok=True)
     result = run(["unshare", "--mount", "sh", "-c", command, str(capsule.seal_tree), str(root.path)])
     lines = result.text.splitlines()
     assert "sealed 1 script" in lines[0]
@@ -133,12 +134,17 @@ def test_the_capsule_itself_is_never_a_root_and_never_entered(root: SetupRoot, c
 
 
 def test_names_with_newlines_and_bytes_that_are_no_utf8_are_sealed_and_reported(root: SetupRoot) -> None:
-    names = [b"new\nline", b"\xff\xfe", "\u00e9\u4e2d".encode(), b'quo"te\\', b"tab\t", b"\xed\xa0\x80", b"\x7f"]
+    names = [
+        b"new\nline",
+        b"\xff\xfe",
+        "\u00e9\u4e2d".encode(),
+        b'quo"te\\',
+        b"tab\t",
+        b"\xed\xa0\x80",
+        b"\x7f",
+    ]
     for name in names:
-        path = os.path.join(os.fsencode(root.path), name)
-        with open(path, "wb") as stream:
-            stream.write(SCRIPT.encode())
-        os.chmod(path, 0o755)
+        root.write(os.fsdecode(name), SCRIPT)
     sealed = root.seal()
     assert {os.fsencode(path) for path in sealed.paths("scripts")} == set(names)
     lines = run([str(root.capsule.seal_tree), "--any-root", str(root.path)]).text
@@ -153,7 +159,9 @@ def test_dry_run_says_the_same_and_writes_nothing(
     leftover = root.write(".seal-tree.1.0", "left by a killed run")
 
     def state() -> list[tuple[str, int, int, bytes]]:
-        return sorted((p.name, p.stat().st_ino, p.stat().st_mtime_ns, p.read_bytes()) for p in root.path.iterdir())
+        return sorted(
+            (p.name, p.stat().st_ino, p.stat().st_mtime_ns, p.read_bytes()) for p in root.path.iterdir()
+        )
 
     before = state()
     dry = root.seal("--dry-run", tool=capsule.seal_tree)
@@ -189,7 +197,8 @@ def test_a_folder_without_permission_is_a_failure_by_name(root: SetupRoot, capsu
     assert result.code == 1
     assert report["scripts"]["paths"] == [f"{root.path}/open/tool"]
     assert report["failures"] == [
-        {"path": f"{root.path}/{name}", "reason": "it can't be read: Permission denied"} for name in ("closed", "secret")
+        {"path": f"{root.path}/{name}", "reason": "it can't be read: Permission denied"}
+        for name in ("closed", "secret")
     ]
 
 
@@ -274,8 +283,10 @@ def test_files_that_become_symlinks_while_sealing_are_not_written_through(
             swapped.replace(path)
         process.wait()
     assert outside.read_text() == SCRIPT
-    # A swap can come between the last look and the rename: then the name is the sealed file. Never the target.
-    assert all(path.is_symlink() or path.read_bytes().startswith(b"#!" + os.fsencode(capsule.node)) for path in files)
+    # A swap can come between the last look and the rename: the name is then the sealed file.
+    assert all(
+        path.is_symlink() or path.read_bytes().startswith(b"#!" + os.fsencode(capsule.node)) for path in files
+    )
 
 
 def test_two_runs_at_once_give_one_sealed_tree(root: SetupRoot, capsule: Capsule) -> None:
@@ -288,8 +299,6 @@ def test_two_runs_at_once_give_one_sealed_tree(root: SetupRoot, capsule: Capsule
 
 
 def test_a_tree_of_100_000_files_takes_little_memory(root: SetupRoot, capsule: Capsule) -> None:
-    from .test_appended import peak_memory_kib
-
     for folder in range(100):
         (root.path / f"d{folder}").mkdir()
         for index in range(1000):
