@@ -155,6 +155,11 @@ def _entries(dist: Path) -> Iterator[_Entry]:
                 f"{bundle} has no build record {record_path.name} beside it.", hint="Build it again."
             )
         record = _record(record_path)
+        if bundle.name != record["bundle"]["filename"]:
+            raise ContractError(
+                f"{bundle} is named {record['bundle']['filename']} in its build record.",
+                hint="Give it that name again, or build it again.",
+            )
         if bundle.name != f"{record['capsule']['tag']}-{record['capsule']['platform']}.tar.gz":
             # Another version than the tag's: a user's own, which no tag stands for.
             continue
@@ -178,6 +183,7 @@ def _record(path: Path) -> dict[str, Any]:
             raise ContractError(f"{path} is a build record of another version: {record['schema_version']!r}.")
         # Looked at here, so that what follows can rely on it.
         _ = (
+            record["bundle"]["filename"],
             record["capsule"]["tag"],
             record["capsule"]["platform"],
             record["bundle"]["sha256"],

@@ -148,8 +148,15 @@ def make_plan(recipe: Recipe, options: BuildOptions, pins: PinSet, *, dist: Path
     defaults: dict[str, str] = {}
     versions: dict[str, str] = {}
     for name, choice in choices.items():
-        defaults[name] = pins.find(choice.component, platform).version
-        versions[name] = choice.check(options.versions.get(name, defaults[name]))
+        pin = _runtime_pin(choice, options, pins, platform)
+        if pin is not None:
+            defaults[name] = pin.version
+        asked = options.versions.get(name, defaults.get(name))
+        if asked is None:
+            raise UsageError(
+                f"--source {name}=... on {platform} needs {choice.option}: no pin says a version there."
+            )
+        versions[name] = choice.check(asked)
     inputs = tuple(_inputs(recipe, options, pins, platform, versions))
     _check_sources(options.sources, inputs)
 
@@ -185,10 +192,10 @@ def _inputs(
 ) -> Iterator[PlannedInput]:
     builder = Platform(options.build_architecture, options.libc)
     for choice in recipe.runtimes:
-        source = options.sources.get(choice.name, options.sources.get(choice.component))
-        pin = pins.find(choice.component, platform)
+        source = _source_of(choice, options.sources)
+        pin = _runtime_pin(choice, options, pins, platform)
         version = versions[choice.name]
-        pinned = source is None and version == pin.version
+        pinned = source is None and pin is not None and version == pin.version
         yield PlannedInput(
             name=choice.name,
             component=choice.component,
@@ -230,6 +237,25 @@ def _inputs(
             )
 
 
+def _source_of(choice: RuntimeChoice, sources: Mapping[str, Path]) -> Path | None:
+    """Return the user's own file for a runtime, by the name that users have for it or by its component's."""
+    names = {choice.name, choice.component} & set(sources)
+    if len(names) > 1:
+        raise UsageError(f"--source {' and --source '.join(sorted(names))} name the same input.")
+    return sources[names.pop()] if names else None
+
+
+def _runtime_pin(
+    choice: RuntimeChoice, options: BuildOptions, pins: PinSet, platform: Platform
+) -> Pin | None:
+    """Return a runtime's pin. There may be none for a platform, which matters only without an own source."""
+    if _source_of(choice, options.sources) is None:
+        return pins.find(choice.component, platform)
+    with contextlib.suppress(InputError):
+        return pins.find(choice.component, platform)
+    return None
+
+
 def _texts_pin(choice: RuntimeChoice, pins: PinSet, platform: Platform) -> Pin | None:
     """Return the pin of a runtime's licence texts; upstream may publish none for a platform."""
     if not choice.texts:
@@ -256,6 +282,6 @@ def _capsule_version(recipe: Recipe, versions: Mapping[str, str], defaults: Mapp
     others = [
         f"{choice.name}{versions[choice.name]}"
         for choice in recipe.runtimes
-        if not choice.in_version and versions[choice.name] != defaults[choice.name]
+        if not choice.in_version and versions[choice.name] != defaults.get(choice.name)
     ]
     return "-".join(named + others)

@@ -129,6 +129,12 @@ class Recipe:
     smoke: tuple[SmokeCheck, ...]
     path: Path
 
+    @property
+    def component_names(self) -> frozenset[str]:
+        """The components that it takes in."""
+        runtimes = (name for choice in self.runtimes for name in (choice.component, choice.texts) if name)
+        return frozenset((*runtimes, *self.shipped, *self.linked, *self.licences, *self.build))
+
 
 def load_recipe(path: Path) -> Recipe:
     """Read one recipe.

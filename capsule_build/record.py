@@ -62,9 +62,7 @@ def make_record(
         },
         "epoch": plan.epoch,
         "inputs": [_input(item) for item in inputs],
-        "overrides": sorted(
-            {item.planned.name for item in inputs if item.origin in {Origin.SOURCE, Origin.NEWER}}
-        ),
+        "overrides": _overrides(plan, inputs, pins),
         "definitions": {
             "recipe": _digest(plan.recipe.path.read_bytes()),
             "templates": _tree_digest(templates),
@@ -80,6 +78,14 @@ def make_record(
         },
     }
     return (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _overrides(plan: BuildPlan, inputs: Iterable[ReadyInput], pins: PinSet) -> list[str]:
+    """Return what differs from the pins, by name: the bundle is not the one that a tag stands for."""
+    names = {item.planned.name for item in inputs if item.origin is not Origin.PIN}
+    if plan.epoch != pins.epoch:
+        names.add("epoch")
+    return sorted(names)
 
 
 def _input(item: ReadyInput) -> dict[str, Any]:

@@ -120,7 +120,12 @@ def bare_image(engine: Engine, busybox: Path, folder: Path) -> str:
         'RUN ["/bin/busybox", "ln", "-s", "busybox", "/bin/sh"]\n'
     )
     write_atomically(folder / "Dockerfile", dockerfile.encode())
-    return engine.build(folder, tag=None, labels={LABEL: "smoke"}, on_line=lambda _line: None)
+    return engine.build(
+        folder,
+        tag="localhost/capsule-build/static-shell",
+        labels={LABEL: "smoke"},
+        on_line=lambda _line: None,
+    )
 
 
 def require_passed(results: Iterable[ToolResult], image: str) -> None:

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 from .. import __version__
 from ..recipes import load_recipes
 from ..resources import recipes_dir
-from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, UsageError
+from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, ContractError, UsageError
 from . import build, bundles, cache, doctor, lock, pins, trial
 from .output import err, print_error
 
@@ -60,10 +60,16 @@ def make_app(folder: Path) -> typer.Typer:
         del recipes, version
 
     known = load_recipes(folder)
-    for register in (build.register, trial.register):
-        register(app, known, folder)
     for module in (bundles, lock, pins, cache, doctor):
         module.register(app)
+    trial.register(app, known, folder)
+    build.register(app, known, folder)
+    names = [command.name for command in app.registered_commands] + [
+        group.name for group in app.registered_groups
+    ]
+    for recipe in known.values():
+        if names.count(recipe.id) > 1:
+            raise ContractError(f"The recipe {recipe.path} has the name of a command: '{recipe.id}'.")
     return app
 
 

@@ -86,7 +86,12 @@ def _command(
         (
             f"version_{number}",
             str,
-            typer.Option(None, choice.option, metavar=choice.form, help="Another exact version of it."),
+            typer.Option(
+                None,
+                choice.option,
+                metavar=choice.form,
+                help=f"Another exact version of {choice.name} than the pinned one.",
+            ),
         )
         for number, choice in enumerate(recipe.runtimes)
     ]

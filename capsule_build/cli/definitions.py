@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..components import Component, load_components
 from ..pins import PinSet, load_pins
+from ..recipes import load_recipes
 from ..resources import templates_dir
+from ..runtime.errors import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +34,14 @@ def load_definitions(folder: Path) -> Definitions:
         CapsuleError: A file is missing or malformed.
     """
     own = folder / "templates"
+    components = load_components(folder / "components.toml")
+    for recipe in load_recipes(folder).values():
+        for name in sorted(recipe.component_names - set(components)):
+            raise ContractError(
+                f"The recipe {recipe.path} names '{name}', which {folder}/components.toml lacks."
+            )
     return Definitions(
-        components=load_components(folder / "components.toml"),
+        components=components,
         pins=load_pins(folder / "pins.lock.json"),
         templates=own if own.is_dir() else templates_dir(),
     )

@@ -190,8 +190,19 @@ def test_a_bundle_under_another_name_than_its_tags_is_passed_over(dist: Path, lo
     path, _ = lay(dist, "musl")
     other = dist / "node24-24.17.0-linux-x86_64-musl.tar.gz"
     path.rename(other)
-    (dist / f"{path.name}.build.json").rename(dist / f"{other.name}.build.json")
+    record = dist / f"{path.name}.build.json"
+    (dist / f"{other.name}.build.json").write_text(record.read_text().replace(path.name, other.name))
+    record.unlink()
     assert [change.platform.libc for change in update_lock(lock, dist)] == ["glibc"]
+
+
+def test_a_bundle_that_was_renamed_is_refused(dist: Path, lock: Path) -> None:
+    path, _ = lay(dist, "musl")
+    other = dist / path.name.replace("musl", "glibc")
+    path.rename(other)
+    (dist / f"{path.name}.build.json").rename(dist / f"{other.name}.build.json")
+    with pytest.raises(ContractError, match="in its build record"):
+        update_lock(lock, dist)
 
 
 def test_a_bundle_that_is_not_its_records_is_refused(dist: Path, lock: Path) -> None:

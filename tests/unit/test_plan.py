@@ -359,3 +359,13 @@ def test_plans_of_a_users_own_recipe(tmp_path: Path) -> None:
     assert plan.output == world.dist / "tiny-v1-linux-x86_64-glibc.tar.gz"
     assert plan.epoch == fakes.EPOCH
     assert replace(plan, epoch=0).overrides == ()
+
+
+def test_an_own_runtime_needs_no_pin_but_then_a_version(node24: Recipe, pins: PinSet, tmp_path: Path) -> None:
+    without = PinSet(pins.epoch, tuple(pin for pin in pins.pins if pin.component != "node"))
+    options = BuildOptions("musl", "x86_64", "x86_64", sources={"node": tmp_path})
+    with pytest.raises(UsageError, match="needs --node-version"):
+        make_plan(node24, options, without, dist=DIST)
+    plan = make_plan(node24, replace(options, versions={"node": "24.1.0"}), without, dist=DIST)
+    assert plan.output.name == "node24-24.1.0-linux-x86_64-musl.tar.gz"
+    assert [item.name for item in plan.overrides] == ["node"]

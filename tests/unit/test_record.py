@@ -114,7 +114,7 @@ def test_it_names_every_input_with_its_digest(world: fakes.World) -> None:
 
 @pytest.mark.parametrize(
     ("origin", "overrides"),
-    [(Origin.PIN, []), (Origin.LOOK_UP, []), (Origin.NEWER, ["helper"]), (Origin.SOURCE, ["helper"])],
+    [(Origin.PIN, []), (Origin.LOOK_UP, ["helper"]), (Origin.NEWER, ["helper"]), (Origin.SOURCE, ["helper"])],
 )
 def test_what_differs_from_the_pins_is_an_override(
     world: fakes.World, origin: Origin, overrides: list[str]
@@ -125,6 +125,10 @@ def test_what_differs_from_the_pins_is_an_override(
         for item in made_of(world, plan)
     )
     assert read(world, plan, inputs=inputs)["overrides"] == overrides
+
+
+def test_another_epoch_than_the_pins_is_an_override(world: fakes.World) -> None:
+    assert read(world, replace(world.plan(), epoch=12345))["overrides"] == ["epoch"]
 
 
 def test_a_users_own_path_stays_at_home(world: fakes.World) -> None:
