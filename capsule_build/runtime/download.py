@@ -124,9 +124,7 @@ class Downloader:
 
     def _open(self, url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         request = urllib.request.Request(url, headers={"User-Agent": "agentcompass-capsule", **headers})  # noqa: S310 (http and https only: the registry lock and the redirect handler see to it)
-        opener = urllib.request.build_opener(
-            _Redirects(), urllib.request.HTTPSHandler(context=_tls_context())
-        )
+        opener = urllib.request.build_opener(_Redirects(), _Https())
         try:
             reply: http.client.HTTPResponse = opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
@@ -263,8 +261,19 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         before, after = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
         if after not in ("http", "https") or (before == "https" and after == "http"):
+            fp.close()
             raise _TransferError(f"the server redirects from {before} to {after or 'no scheme'}", again=False)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """Loads certificates only when they are needed: that takes longer than a small download."""
+
+    def __init__(self) -> None:
+        urllib.request.AbstractHTTPHandler.__init__(self)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(http.client.HTTPSConnection, req, context=_tls_context())
 
 
 def _tls_context() -> ssl.SSLContext:

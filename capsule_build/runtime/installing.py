@@ -242,8 +242,7 @@ def _put(
     if present is None and name in target.capsules.entries:
         # No mark says that it is finished, and marks come first: it is nobody's work in progress.
         left_behind.append(name)
-    place.prepare(token, left_behind)
-    manifest = stage_bundle(place, bundle, resolved, token, name, progress)
+    manifest = stage_bundle(place, bundle, resolved, token, left_behind, progress)
     mark = Mark(name, resolved.variant.sha256, token)
     return manifest if place.commit(mark, present.mark if present is not None else None) else None
 
@@ -279,7 +278,7 @@ def _unpacked_size(bundle: Path) -> int:
     """Return the size of a bundle's tar as gzip's last bytes claim it: only the check of room goes by it."""
     try:
         with bundle.open("rb") as stream:
-            stream.seek(-_ISIZE_BYTES, os.SEEK_END)
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _ISIZE_BYTES))
             return int.from_bytes(stream.read(_ISIZE_BYTES), "little")
     except OSError as error:
         raise InputError(f"The bundle '{bundle}' can't be read: {error.strerror}.") from error

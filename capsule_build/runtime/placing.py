@@ -90,17 +90,21 @@ def stage_bundle(
     bundle: Path,
     resolved: Resolved,
     token: str,
-    name: str,
+    left_behind: Sequence[str],
     progress: Callable[[int, int], None] | None,
 ) -> Manifest:
     """Check a bundle and unpack it under a token, in one pass; return its manifest.
+
+    What dead installers left is removed first.
 
     Raises:
         BundleError: It breaks its contract.
         ContractError: It is another one than the registry lock says.
         TargetError: The environment doesn't take it.
     """
+    name = resolved.variant.install_root.rpartition("/")[2]
     with open_bundle(bundle) as reader:
+        place.prepare(token, left_behind)
         place.stage(token, name, _checked(reader, bundle, resolved, progress))
         return reader.info.manifest
 
