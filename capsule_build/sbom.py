@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "share/sbom.cdx.json"
 NATIVE: Final = "native"
 """The component that the capsule's own tools (capsule-exec, seal-tree) are listed as."""
+MISSING_TEXTS: Final = "MISSING.txt"
+"""Beside a component's licence texts: what it contains whose texts aren't there."""
 _NAMESPACE: Final = uuid.UUID("3f3c0a52-5f0c-5b0e-9a43-6d1b8a1f7a10")
 _IN_BUNDLE: Final = (Role.RUNTIME, Role.SHIPPED, Role.LINKED)
 
@@ -61,7 +63,9 @@ def make_sbom(
         properties=[Property(name="capsule:platform", value=str(plan.platform))],
     )
     components = [
-        _from_input(item, parts[item.planned.component]) for item in inputs if item.planned.role in _IN_BUNDLE
+        _from_input(item, parts[item.planned.component], tree)
+        for item in inputs
+        if item.planned.role in _IN_BUNDLE
     ]
     components += [
         Component(
@@ -139,7 +143,9 @@ def _without_serial(bom: Bom) -> Bom:
     return bom
 
 
-def _from_input(item: ReadyInput, part: PartDefinition) -> Component:
+def _from_input(item: ReadyInput, part: PartDefinition, tree: Path) -> Component:
+    # A user's own source may come without the texts of what it contains; the build then lists them in a file.
+    lacking = (tree / "share/licenses" / item.planned.name / MISSING_TEXTS).is_file()
     return Component(
         type=ComponentType.LIBRARY if item.planned.role is not Role.RUNTIME else ComponentType.PLATFORM,
         name=item.planned.name,
@@ -152,6 +158,7 @@ def _from_input(item: ReadyInput, part: PartDefinition) -> Component:
             Property(name="capsule:origin", value=item.origin.value),
             Property(name="capsule:input", value=item.reference if item.pin else item.file),
             Property(name="capsule:input-sha256", value=item.sha256),
+            *([Property(name="capsule:licence-texts", value="incomplete")] if lacking else []),
         ],
     )
 

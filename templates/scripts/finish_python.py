@@ -24,7 +24,7 @@ Error=This Python belongs to a runtime capsule, whose files never change.
  Make a venv ('python -m venv FOLDER') and install with its pip, or run
  the install command by 'capsule-exec --setup-root FOLDER'.
 """
-_PIP = """#!{program}
+_PIP = """#!{python}
 import sys
 from pip._internal.cli.main import main
 
@@ -43,7 +43,7 @@ def main() -> None:
     unpack_pip(library)
     old = clean_build_variables(prefix, library)
     clean_pkg_config(prefix, Cleaner(old, str(prefix)))
-    write_commands(prefix, program, library)
+    write_commands(root, prefix, program, library)
     fall_back_to_own_certificates(library)
     shutil.copytree(zoneinfo, prefix / "share/zoneinfo", ignore=shutil.ignore_patterns("__pycache__", "*.py"))
     (library / "EXTERNALLY-MANAGED").write_text(_EXTERNALLY_MANAGED)
@@ -150,8 +150,11 @@ def clean_pkg_config(prefix: Path, cleaner: Cleaner) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def write_commands(prefix: Path, program: Path, library: Path) -> None:
-    """Give bin/ the commands that a Python has, each naming this one by its absolute path."""
+def write_commands(root: Path, prefix: Path, program: Path, library: Path) -> None:
+    """Give bin/ the commands that a Python has, each naming this one by its absolute path.
+
+    pip is a tool of the capsule, so it is started by the capsule's exec wrapper, as `bin/python` is.
+    """
     folder = prefix / "bin"
     for configuration in library.glob("config-*"):
         script = configuration / "python-config.py"
@@ -164,10 +167,11 @@ def write_commands(prefix: Path, program: Path, library: Path) -> None:
         (configuration / "README").write_text("The files of CPython's own build are not part of a capsule.\n")
     for name in ("pip", "pip3", f"pip{program.name.removeprefix('python')}"):
         (folder / name).unlink(missing_ok=True)
-        (folder / name).write_text(_PIP.format(program=program))
+        (folder / name).write_text(_PIP.format(python=root / "bin/python"))
     for path in sorted(folder.iterdir()):
         if not path.is_symlink():
-            _name_program(path, program)
+            if not path.name.startswith("pip"):
+                _name_program(path, program)
             path.chmod(0o755)
     for name, target in (
         ("python", program.name),

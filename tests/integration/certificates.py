@@ -13,6 +13,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 if TYPE_CHECKING:
     from pathlib import Path
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 _LIFE = datetime.timedelta(days=2)
 
 
@@ -30,6 +41,8 @@ def write_authority(folder: Path, name: str) -> Path:
     authority = (
         _certificate(issuer, issuer, authority_key)
         .add_extension(unconstrained, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
+        .add_extension(_SIGNS_CERTIFICATES, critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     key = ec.generate_private_key(ec.SECP256R1())
@@ -37,6 +50,10 @@ def write_authority(folder: Path, name: str) -> Path:
         _certificate(_named("localhost"), issuer, key)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        # CPython 3.13 and later insist on it.
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+        )
         .sign(authority_key, hashes.SHA256())
     )
     (folder / f"{name}.key").write_bytes(

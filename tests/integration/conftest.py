@@ -20,6 +20,7 @@ from capsule_build.runtime.errors import CapsuleError
 from capsule_build.runtime.process import run
 from tests import images
 from tests.integration.capsules import Capsules
+from tests.integration.pythons import PythonCapsules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,6 +116,13 @@ def capsules(engine_environment: None, input_cache: Path) -> Iterator[Capsules]:
     """node24 capsules, built when they are first asked for."""
     with tempfile.TemporaryDirectory(prefix="capsules-", dir=images.state_folder()) as folder:
         yield Capsules(Path(folder))
+
+
+@pytest.fixture(scope="session")
+def python_capsules(engine_environment: None, input_cache: Path) -> Iterator[PythonCapsules]:
+    """Python capsules, built when they are first asked for."""
+    with tempfile.TemporaryDirectory(prefix="pythons-", dir=images.state_folder()) as folder:
+        yield PythonCapsules(Path(folder))
 
 
 def _opened(name: str) -> Iterator[Engine]:

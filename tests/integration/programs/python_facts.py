@@ -1,6 +1,7 @@
 """Prints facts about the Python that runs it, as JSON: python_facts.py INSTALL_ROOT NAME..."""
 
 import importlib
+import importlib.util
 import json
 import os
 import re

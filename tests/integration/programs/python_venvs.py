@@ -1,4 +1,4 @@
-"""Makes venvs in all the ways that people do, and prints what they say: python_venvs.py INSTALL_ROOT WHEELS."""
+"""Makes venvs in all the ways that people do: python_venvs.py INSTALL_ROOT WHEELS."""
 
 import json
 import os
