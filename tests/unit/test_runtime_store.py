@@ -78,11 +78,11 @@ def cut_off(at: int, data: bytes = DATA) -> Callable[[BaseHTTPRequestHandler], N
     return body(data[:at], announce=len(data))
 
 
-def stalling(at: int) -> Callable[[BaseHTTPRequestHandler], None]:
+def stalling(at: int, data: bytes = DATA) -> Callable[[BaseHTTPRequestHandler], None]:
     """A server that sends some, and then nothing any more."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
-        cut_off(at)(request)
+        cut_off(at, data)(request)
         request.wfile.flush()
         time.sleep(1.0)
 
