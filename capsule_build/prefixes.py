@@ -21,7 +21,7 @@ from .runtime.files import atomic_writer
 from .runtime.process import ProgramMissingError, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .recipes import RuntimeChoice
 
@@ -33,7 +33,12 @@ _CAPSULES_OWN: Final = re.compile(
     r"ld-(?:linux|musl)[^/]*\.so\.\d|libc\.so(?:\.6)?|libc\.musl-.*"
     r"|lib(?:m|dl|pthread|rt|util|resolv|anl|mvec|nsl|nss_\w+|stdc\+\+|gcc_s|z)\.so\.\d+|linux-vdso\.so\.1"
 )
-_LISTED: Final = re.compile(r"^\s*(\S+) => (?:(/\S+)|not found)")
+_LISTED: Final = re.compile(r"\s*(\S+) => (/\S+)")
+_MISSING: Final = re.compile(
+    r"error while loading shared libraries: (\S+): cannot open"
+    r"|Error loading shared library (\S+):"
+    r"|(\S+) => not found"
+)
 _COMMON_LICENCE: Final = re.compile(r"/usr/share/common-licenses/([\w.-]*\w)")
 
 
@@ -61,7 +66,8 @@ def pack_prefix(prefix: Path, choice: RuntimeChoice, target: Path) -> Path:
             hint="Give the folder that was the installation's --prefix, or an archive.",
         )
     files = dict(_taken(prefix, choice))
-    libraries = _libraries(program, files.values())
+    found = _libraries(program, files.values())
+    libraries = {name: path for name, path in found.items() if f"lib/{name}" not in files}
     with (
         atomic_writer(target) as out,
         tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -69,11 +75,9 @@ def pack_prefix(prefix: Path, choice: RuntimeChoice, target: Path) -> Path:
         for name, path in sorted(files.items()):
             _add(archive, f"{TOP}/{name}", path, prefix)
         for name, path in sorted(libraries.items()):
-            if f"lib/{name}" not in files:
-                _add(archive, f"{TOP}/lib/{name}", path.resolve(), prefix)
-                text = _licence(path)
-                if text:
-                    _add_bytes(archive, f"{TOP}/{TEXTS}/LICENSE.{name}.txt", text)
+            _add(archive, f"{TOP}/lib/{name}", path.resolve(), prefix)
+        for name, text in sorted(_licences(libraries).items()):
+            _add_bytes(archive, f"{TOP}/{TEXTS}/LICENSE.{name}.txt", text)
     return target
 
 
@@ -95,20 +99,18 @@ def _libraries(program: Path, files: Iterable[Path]) -> dict[str, Path]:
     if loader is None:
         return {}
     found: dict[str, Path] = {}
-    missing: list[str] = []
+    missing: set[str] = set()
     for path in files:
         if not _is_linked(path):
             continue
         # The loader lists what it would load, and runs nothing of it.
         listed = run([loader, "--list", str(path)], env={"LC_ALL": "C"}, timeout=_LOADER_SECONDS, check=False)
-        for line in (listed.text + listed.error_text).splitlines():
+        for line in listed.text.splitlines():
             match = _LISTED.match(line)
-            if match is None or _CAPSULES_OWN.fullmatch(Path(match[1]).name):
-                continue
-            if match[2] is None:
-                missing.append(f"{path.name} needs {match[1]}")
-            else:
+            if match and not _CAPSULES_OWN.fullmatch(Path(match[1]).name):
                 found[Path(match[1]).name] = Path(match[2])
+        for names in _MISSING.findall(listed.text + listed.error_text):
+            missing.add(f"{path.name} needs {''.join(names)}")
     if missing:
         raise InputError(
             "The prefix can't be made self-contained; its loader doesn't find: "
@@ -129,26 +131,38 @@ def _is_linked(path: Path) -> bool:
             return False
 
 
-def _licence(library: Path) -> bytes | None:
-    """Return the licence text of a Debian package's library, with the common texts that it refers to."""
-    real = library.resolve()
-    names = {str(library), str(real), *(str(path).removeprefix("/usr") for path in (library, real))}
+def _licences(libraries: Mapping[str, Path]) -> dict[str, bytes]:
+    """Return the licence texts of libraries that Debian packages brought, by the libraries' names."""
+    names: dict[str, str] = {}
+    for name, path in libraries.items():
+        for real in (path, path.resolve()):
+            # The database may know a file by its place before /lib and /usr/lib became one.
+            names |= {str(real): name, str(real).removeprefix("/usr"): name}
+    if not names:
+        return {}
     try:
-        owner = run(["dpkg-query", "--search", *sorted(names)], env={"LC_ALL": "C"}, check=False)
+        listed = run(["dpkg-query", "--search", *sorted(names)], env={"LC_ALL": "C"}, check=False)
     except ProgramMissingError:
+        return {}
+    texts = {}
+    for line in listed.text.splitlines():
+        owner, _, owned = line.partition(": ")
+        text = _copyright(re.split("[:,]", owner)[0])
+        if owned in names and text is not None:
+            texts[names[owned]] = text
+    return texts
+
+
+def _copyright(package: str) -> bytes | None:
+    """Return a Debian package's licence text, with the common texts that it refers to."""
+    file = Path("/usr/share/doc") / package / "copyright"
+    if not file.is_file():
         return None
-    package = re.match(r"([^\s:,]+)[:,]", owner.text)
-    if package is None:
-        return None
-    copyright_file = Path("/usr/share/doc") / package[1] / "copyright"
-    if not copyright_file.is_file():
-        return None
-    text = copyright_file.read_bytes()
-    common = sorted(set(_COMMON_LICENCE.findall(text.decode("utf-8", "replace"))))
-    for name in common:
-        file = Path("/usr/share/common-licenses") / name
-        if file.is_file():
-            text += f"\n\n--- {name} ---\n\n".encode() + file.read_bytes()
+    text = file.read_bytes()
+    for name in sorted(set(_COMMON_LICENCE.findall(text.decode("utf-8", "replace")))):
+        common = Path("/usr/share/common-licenses") / name
+        if common.is_file():
+            text += f"\n\n--- {name} ---\n\n".encode() + common.read_bytes()
     return text
 
 

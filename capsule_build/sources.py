@@ -9,9 +9,11 @@ form that the build unpacks, and hashed as the user gave it.
 from __future__ import annotations
 
 import gzip
+import lzma
 import re
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -20,7 +22,7 @@ import zstandard
 from .debian_archive import control_field
 from .prefixes import pack_prefix
 from .runtime.errors import InputError, UsageError
-from .runtime.files import atomic_writer
+from .runtime.files import CHUNK_BYTES, atomic_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +84,7 @@ def stage_source(planned: PlannedInput, choices: Mapping[str, RuntimeChoice], fo
             _as_tar(source, staged)
         else:
             staged = source
-        version = _archive_version(staged, choice)
+        version = _archive_version(staged, choice, source)
     if version != planned.version:
         option = f"{choice.option} {version}" if choice else "a file of the pinned version"
         raise UsageError(
@@ -100,33 +102,49 @@ def _needs_tar(source: Path) -> bool:
 def _as_tar(source: Path, target: Path) -> None:
     """Write the archive's own tar, without its compression."""
     try:
-        with _open(source) as stream, atomic_writer(target) as out:
-            while chunk := stream.read(1 << 20):
-                out.write(chunk)
+        with source.open("rb") as stream, atomic_writer(target) as out:
+            pieces = _from_zstd(stream) if source.name.endswith(".tar.zst") else _from_gzip(stream)
+            for piece in pieces:
+                out.write(piece)
     except (OSError, EOFError, zstandard.ZstdError) as error:
         raise InputError(f"{source} can't be decompressed: {error}.") from error
 
 
-def _open(source: Path) -> IO[bytes] | gzip.GzipFile:
-    return zstandard.open(source, "rb") if source.name.endswith(".tar.zst") else gzip.open(source, "rb")
+def _from_gzip(stream: IO[bytes]) -> Iterator[bytes]:
+    with gzip.open(stream, "rb") as packed:
+        while piece := packed.read(CHUNK_BYTES):
+            yield piece
 
 
-def _archive_version(archive: Path, choice: RuntimeChoice) -> str:
+def _from_zstd(stream: IO[bytes]) -> Iterator[bytes]:
+    # The library's file object takes a frame that is cut off for its end.
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    while packed := stream.read(CHUNK_BYTES):
+        while packed:
+            yield frame.decompress(packed)
+            packed = frame.unused_data
+            if packed:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+    if not frame.eof:
+        raise EOFError("it is cut off")
+
+
+def _archive_version(archive: Path, choice: RuntimeChoice, source: Path) -> str:
     if not archive.is_file():
-        raise UsageError(f"--source {choice.name}={archive} is not an archive.", hint=_kinds())
-    for name, read in _members(archive, choice):
+        raise UsageError(f"--source {choice.name}={source} is not an archive.", hint=_kinds())
+    for name, read in _members(archive, choice, source):
         if name.endswith(f"/{choice.version_file}") or name == choice.version_file:
             text = read.decode("utf-8", "replace")
             found = re.search(choice.version_pattern, text, re.DOTALL)
             if found:
                 return ".".join(found.groups())
     raise InputError(
-        f"--source {choice.name}={archive}: no {choice.version_file} in it says a version.",
+        f"--source {choice.name}={source}: no {choice.version_file} in it says a version.",
         hint=f"It should be upstream's archive, with {choice.marker} and {choice.version_file} in it.",
     )
 
 
-def _members(archive: Path, choice: RuntimeChoice) -> Iterator[tuple[str, bytes]]:
+def _members(archive: Path, choice: RuntimeChoice, source: Path) -> Iterator[tuple[str, bytes]]:
     try:
         if archive.name.endswith((".zip", ".whl")):
             with zipfile.ZipFile(archive) as zipped:
@@ -144,9 +162,11 @@ def _members(archive: Path, choice: RuntimeChoice) -> Iterator[tuple[str, bytes]
                         if stream is not None:
                             yield member.name, stream.read()
         else:
-            raise UsageError(f"--source {choice.name}={archive}: its form isn't known.", hint=_kinds())
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise InputError(f"{archive} is damaged: {error}.") from error
+            raise UsageError(f"--source {choice.name}={source}: its form isn't known.", hint=_kinds())
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError) as error:
+        # tarfile lists what it has tried, over many lines.
+        why = str(error).partition("\n")[0].rstrip(":")
+        raise InputError(f"{source} is damaged: {why}.") from error
 
 
 def _package_version(source: Path) -> str:

@@ -78,7 +78,8 @@ class Cleaner:
         return self.value(text)
 
     def _foreign(self, word: str) -> bool:
-        if self._old is not None and self._old_text in word.replace(self._new, ""):
+        # A path below the root of a staged installation.
+        if self._old is not None and f".{self._old_text}/" in word:
             return True
         for part in _PARTS.split(_SHORT.sub("", word)):
             if re.match(r"/\w", part) and not _is_below(part, (*_COMMON, self._new)):

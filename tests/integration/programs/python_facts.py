@@ -122,7 +122,7 @@ def tags():
 def build_variables():
     values = sysconfig.get_config_vars()
     old = re.compile(
-        r"/root/|/home/|pyenv|/tmp/(?!agentcompass-capsules/)|/build/|/tools/|(?<![\w.])/install/"
+        r"/root/|/home/|pyenv|/tmp/(?!agentcompass-capsules/)|(?<![\w.])/(?:build|install|tools)/|(?<=-[IL])/install/"
     )
     return {
         "traces": {

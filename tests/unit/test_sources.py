@@ -1,0 +1,162 @@
+"""The user's own inputs: what is accepted, in which form it is brought, and how it is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+
+from capsule_build.plan import PlannedInput, Role
+from capsule_build.recipes import RuntimeChoice
+from capsule_build.runtime.errors import InputError, UsageError
+from capsule_build.runtime.platforms import Platform
+from capsule_build.sources import parse_sources, stage_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPYTHON = RuntimeChoice(
+    name="cpython",
+    component="cpython-3.12",
+    option="--python-version",
+    series="3.12",
+    in_version=True,
+    marker="bin/python3.12",
+    version_file="include/python3.12/patchlevel.h",
+    version_pattern=r'#define PY_VERSION\s+"(\d+)\.(\d+)\.(\d+)"',
+    texts="",
+    linked=(),
+    prefix_takes=(),
+    prefix_leaves=(),
+)
+CHOICES = {"cpython": CPYTHON}
+FILES = {
+    "python/bin/python3.12": b"program",
+    "python/include/python3.12/patchlevel.h": b'#define PY_VERSION      "3.12.1"\n',
+}
+
+
+def planned(source: Path, *, name: str = "cpython", version: str = "3.12.1") -> PlannedInput:
+    role = Role.RUNTIME if name == "cpython" else Role.SHIPPED
+    return PlannedInput(name, name, role, Platform("x86_64", "glibc"), version, None, source)
+
+
+def tar_of(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def write_archive(folder: Path, suffix: str, files: dict[str, bytes] = FILES) -> Path:
+    path = folder / f"given{suffix}"
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return path
+    tar = tar_of(files)
+    if suffix in {".tar.gz", ".tgz"}:
+        tar = gzip.compress(tar)
+    elif suffix == ".tar.xz":
+        tar = lzma.compress(tar)
+    elif suffix == ".tar.zst":
+        tar = zstandard.compress(tar)
+    path.write_bytes(tar)
+    return path
+
+
+def test_sources_are_read_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a=b").write_bytes(b"")
+    assert parse_sources([f"cpython={tmp_path}/a=b", f"uv={tmp_path}"]) == {
+        "cpython": tmp_path / "a=b",
+        "uv": tmp_path,
+    }
+
+
+@pytest.mark.parametrize("value", ["cpython", "=x", "cpython=", ""])
+def test_what_is_not_a_name_and_a_path_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="NAME=PATH"):
+        parse_sources([value])
+
+
+def test_a_name_is_given_once_and_a_path_is_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="twice"):
+        parse_sources([f"uv={tmp_path}", f"uv={tmp_path}"])
+    with pytest.raises(UsageError, match="there is no such file"):
+        parse_sources([f"uv={tmp_path}/nothing"])
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar", ".zip"])
+def test_an_archive_that_the_builds_shell_unpacks_is_taken_as_it_is(tmp_path: Path, suffix: str) -> None:
+    source = write_archive(tmp_path, suffix)
+    folder = tmp_path / "staged"
+    folder.mkdir()
+    assert stage_source(planned(source), CHOICES, folder) == source
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".tar.zst", ".tgz"])
+def test_an_archive_that_it_cant_unpack_is_brought_as_a_tar(tmp_path: Path, suffix: str) -> None:
+    source = write_archive(tmp_path, suffix)
+    folder = tmp_path / "staged"
+    folder.mkdir()
+    staged = stage_source(planned(source), CHOICES, folder)
+    assert staged == folder / "cpython.tar"
+    assert staged.read_bytes() == tar_of(FILES)
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar.zst", ".tgz", ".tar", ".zip"])
+def test_another_version_than_the_one_asked_for_is_refused(tmp_path: Path, suffix: str) -> None:
+    source = write_archive(tmp_path, suffix)
+    with pytest.raises(UsageError, match=r"is version 3\.12\.1; 3\.12\.10 is asked for") as caught:
+        stage_source(planned(source, version="3.12.10"), CHOICES, tmp_path)
+    assert caught.value.hint == "Ask for it with --python-version 3.12.1."
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar.zst", ".tgz", ".zip"])
+def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path, suffix: str) -> None:
+    source = write_archive(tmp_path, suffix)
+    content = source.read_bytes()
+    source.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"given\..*(damaged|decompressed)"):
+        stage_source(planned(source), CHOICES, tmp_path)
+
+
+def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
+    source = write_archive(tmp_path, ".tar.gz", {"other/file": b"text"})
+    with pytest.raises(InputError, match=r"no include/python3\.12/patchlevel\.h") as caught:
+        stage_source(planned(source), CHOICES, tmp_path)
+    assert "bin/python3.12" in str(caught.value.hint)
+
+
+def test_a_form_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "python.rar"
+    source.write_bytes(b"Rar!")
+    with pytest.raises(UsageError, match="form isn't known") as caught:
+        stage_source(planned(source), CHOICES, tmp_path)
+    assert ".tar.zst" in str(caught.value.hint)
+
+
+def test_a_folder_is_refused_where_the_recipe_takes_archives_only(tmp_path: Path) -> None:
+    source = tmp_path / "prefix"
+    source.mkdir()
+    with pytest.raises(UsageError, match="is a folder; an archive is needed"):
+        stage_source(planned(source), CHOICES, tmp_path)
+
+
+def test_a_wheel_stands_for_a_component_by_its_own_version(tmp_path: Path) -> None:
+    wheel = tmp_path / "uv-0.12.10-py3-none-musllinux_1_1_x86_64.whl"
+    wheel.write_bytes(b"")
+    assert stage_source(planned(wheel, name="uv", version="0.12.10"), CHOICES, tmp_path) == wheel
+    with pytest.raises(UsageError, match=r"0\.12\.11 is asked for"):
+        stage_source(planned(wheel, name="uv", version="0.12.11"), CHOICES, tmp_path)
