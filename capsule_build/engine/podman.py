@@ -16,6 +16,7 @@ import requests
 from podman.errors import PodmanError
 
 from ..runtime.errors import EngineError
+from .answerlines import AnswerLines
 from .buildlog import BuildLog
 from .context import stream_context
 from .podman_api import CALL_SECONDS, GoneError, PodmanApi, cause, joined
@@ -47,7 +48,8 @@ OLDEST: Final = (4, 0)
 """Podman's API took its present form in 4.0."""
 
 _PROBE_SECONDS: Final = 30.0
-_ABORT_SECONDS: Final = 20.0
+_ABORT_SECONDS: Final = 30.0
+_LIST_ATTEMPTS: Final = 50
 _COPY_CHUNK_BYTES: Final = 1 << 20
 
 _NETWORK_DISABLED: Final = "1"
@@ -173,55 +175,66 @@ class PodmanEngine:
             **({"t": tag} if tag else {}),
         }
         before = self._build_containers()
+        answer = self._api.streamed(
+            "Podman refuses it",
+            "POST",
+            "/build",
+            params=params,
+            data=stream_context(context),
+            headers={"Content-Type": "application/x-tar"},
+            timeout=(_PROBE_SECONDS, None),
+        )
+        lines = AnswerLines(answer)
         try:
-            with self._api.streamed(
-                "Podman refuses it",
-                "POST",
-                "/build",
-                params=params,
-                data=stream_context(context),
-                headers={"Content-Type": "application/x-tar"},
-                timeout=(_PROBE_SECONDS, None),
-            ) as response:
-                for line in response.iter_lines():
-                    if line:
-                        log.add(json.loads(line))
-                return log.finish()
+            lines.start()
+            for line in lines:
+                if line:
+                    log.add(json.loads(line))
+            return log.finish()
         except (ContainerError, ImageError) as error:
             raise log.failure(error.message) from error
         except BaseException as error:
             if keep and isinstance(error, BuildError):
+                lines.join(_ABORT_SECONDS)
                 error.kept = tuple(sorted(self._build_containers() - before))
                 names = " ".join(error.kept)
                 error.hint = f"Kept, to be looked into: podman mount {names}; then: podman rm --force {names}"
             else:
-                self._abort_build(error, before)
+                self._abort_build(error, before, lines)
             raise
 
     def _build_containers(self) -> set[str]:
-        response = self._api.call(
-            "Podman can't list containers", "GET", "/containers/json", params=_EVERYTHING
-        )
-        return {item["Id"] for item in response.json() if item.get("State") == "storage"}
+        what = "Podman can't list containers"
+        attempts = _LIST_ATTEMPTS
+        while True:
+            attempts -= 1
+            try:
+                listed = self._api.call(what, "GET", "/containers/json", params=_EVERYTHING).json()
+            except ContainerError:
+                # While one of them is being removed Podman's answer is an error: "container not known".
+                if not attempts:
+                    raise
+                time.sleep(0.1)
+            else:
+                return {item["Id"] for item in listed if item.get("State") == "storage"}
 
-    def _abort_build(self, error: BaseException, before: set[str]) -> None:
+    def _abort_build(self, error: BaseException, before: set[str], lines: AnswerLines) -> None:
         """Wait until nothing of a build that failed or was interrupted is left."""
         if self._service is None:
+            lines.break_off()
             return
         end = time.monotonic() + _ABORT_SECONDS
         try:
-            while True:
+            while time.monotonic() < end:
+                # A step that is ended fails, and the build with it; then Podman cleans up as it always does.
                 self._service.end_builds()
-                if not self._build_containers() - before:
+                lines.join(0.1)
+                if not lines.is_alive() and not self._build_containers() - before:
                     return
-                if time.monotonic() > end:
-                    error.add_note(
-                        "Podman was still ending the build: 'podman ps --all --external' lists it."
-                    )
-                    return
-                time.sleep(0.1)
-        except EngineError:
-            error.add_note("Podman's service stopped answering before the build's containers were removed.")
+            lines.break_off()
+            error.add_note("Podman was still ending the build: 'podman ps --all --external' lists it.")
+        except (ContainerError, EngineError):
+            error.add_note("Podman doesn't say whether the build's containers were removed.")
 
     def create(self, spec: ContainerSpec, *, name: str) -> str:
         """See `Engine.create`."""
