@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .fetch import Cache, Progress
     from .pins import Pin
     from .plan import BuildPlan, PlannedInput
+    from .recipes import RuntimeChoice
 
 
 class Origin(enum.Enum):
@@ -117,9 +118,15 @@ def acquire(
                 file = path.name
             ready.append(_by_pin(item, got.taken, path, file, Origin.NEWER if got.overridden else origin))
         else:
-            staged = stage_source(item, choices, scratch)
+            staged = _staged(item, choices, scratch)
             ready.append(_by_source(item, staged, components[item.component].license))
     return tuple(ready)
+
+
+def _staged(item: PlannedInput, choices: Mapping[str, RuntimeChoice], scratch: Path) -> Path:
+    if item.role is Role.TEXTS and item.source is not None:
+        return pack_texts(item.source, scratch / f"{item.component}.tar")
+    return stage_source(item, choices, scratch)
 
 
 def _by_pin(item: PlannedInput, pin: Pin, path: Path, file: str, origin: Origin) -> ReadyInput:

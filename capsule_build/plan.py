@@ -205,15 +205,18 @@ def _inputs(
             pin=pin if pinned else None,
             source=source,
         )
-        # The texts are those of one exact build: they don't go with another one.
-        if pinned and (texts := _texts_pin(choice, pins, platform)):
+        own_texts = options.sources.get(choice.texts) if choice.texts else None
+        texts = _texts_pin(choice, pins, platform)
+        # The pinned texts are those of one exact build: they don't go with another one.
+        if own_texts is not None or (pinned and texts is not None):
             yield PlannedInput(
                 name=f"{choice.name}/{Role.TEXTS.value}",
                 component=choice.texts,
                 role=Role.TEXTS,
                 platform=platform,
-                version=texts.version,
-                pin=texts,
+                version=version,
+                pin=texts if own_texts is None else None,
+                source=own_texts,
             )
     roles = (
         (Role.SHIPPED, recipe.shipped, platform),
@@ -266,8 +269,8 @@ def _texts_pin(choice: RuntimeChoice, pins: PinSet, platform: Platform) -> Pin |
 
 
 def _check_sources(sources: Mapping[str, Path], inputs: tuple[PlannedInput, ...]) -> None:
-    replaceable = [item for item in inputs if item.role not in {Role.BUILD, Role.TEXTS}]
-    names = [item.name for item in replaceable]
+    replaceable = [item for item in inputs if item.role is not Role.BUILD]
+    names = [item.component if item.role is Role.TEXTS else item.name for item in replaceable]
     for name in sources:
         # Messages about a pin name the component as the pins do.
         if name not in names and name not in {item.component for item in replaceable}:

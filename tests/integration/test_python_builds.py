@@ -34,15 +34,15 @@ def test_a_bundle_keeps_the_contract_and_says_what_it_is(python_capsules: Python
     how = capsule.made
     checked = cli("check", capsule.path)
     assert checked.code == 0, checked.error_text
-    manifest = cli_json("inspect", capsule.path)["manifest"]
-    assert manifest["runtime"] == {"id": how.recipe, "version": how.version}
-    assert manifest["install_root"] == how.root
+    shown = cli_json("inspect", capsule.path)
+    assert shown["runtime"] == {"id": how.recipe, "version": how.version}
+    assert shown["install_root"] == how.root
     tools = {"python", "python3", "pip", "seal-tree"}
-    assert set(manifest["tools"]) == tools | (
+    assert set(shown["tools"]) == tools | (
         {"node", "npm", "npx", "uv", "uvx"} if name == "both" else set()
     )
     assert {tool["passed"] for tool in capsule.said["smoke"]} == {True}
-    assert len(capsule.said["smoke"]) == len(manifest["tools"]) + 1
+    assert len(capsule.said["smoke"]) == len(shown["tools"]) + 1
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from capsule_build.plan import PlannedInput, Role
-from capsule_build.recipes import RuntimeChoice
+from capsule_build.cli.definitions import load_definitions
+from capsule_build.plan import BuildOptions, PlannedInput, Role, make_plan
+from capsule_build.recipes import RuntimeChoice, load_recipes
+from capsule_build.resources import recipes_dir
 from capsule_build.runtime.errors import InputError, UsageError
 from capsule_build.runtime.platforms import Platform
 from capsule_build.sources import parse_sources, stage_source
@@ -160,3 +162,27 @@ def test_a_wheel_stands_for_a_component_by_its_own_version(tmp_path: Path) -> No
     assert stage_source(planned(wheel, name="uv", version="0.12.10"), CHOICES, tmp_path) == wheel
     with pytest.raises(UsageError, match=r"0\.12\.11 is asked for"):
         stage_source(planned(wheel, name="uv", version="0.12.11"), CHOICES, tmp_path)
+
+
+def test_a_runtime_is_called_by_its_name_or_as_its_pins_call_it_and_its_texts_can_be_given(
+    tmp_path: Path,
+) -> None:
+    recipes, pins = load_recipes(recipes_dir()), load_definitions(recipes_dir()).pins
+
+    def names(recipe: str, sources: dict[str, Path]) -> dict[str, bool]:
+        options = BuildOptions("glibc", "x86_64", "x86_64", {"cpython": version[recipe]}, sources)
+        plan = make_plan(recipes[recipe], options, pins, dist=tmp_path)
+        return {item.name: item.source is not None for item in plan.inputs if "cpython" in item.component}
+
+    version = {"python3.12": "3.12.10", "python3.13": "3.13.5"}
+    assert names("python3.12", {}) == {"cpython": False, "cpython/texts": False}
+    assert names("python3.12", {"cpython": tmp_path}) == {"cpython": True}
+    assert names("python3.12", {"cpython": tmp_path, "cpython-full": tmp_path}) == {
+        "cpython": True,
+        "cpython/texts": True,
+    }
+    assert names("python3.12", {"cpython-full": tmp_path}) == {"cpython": False, "cpython/texts": True}
+    assert names("python3.13", {}) == {"cpython": False}
+    assert names("python3.13", {"cpython-3.13": tmp_path}) == {"cpython": True}
+    with pytest.raises(UsageError, match="no input of that name"):
+        names("python3.13", {"cpython-full": tmp_path})
