@@ -177,11 +177,14 @@ def test_an_agent_runs_by_its_path_alone(
 
 def _fate(report: dict[str, Any], agent: Agent) -> str:
     """Say what became of the agent's own large program."""
-    names = [path for path in report["interpreters"]["paths"] if agent.command in path.rpartition("/")[2]]
-    if names:
+    if any(_is_own(path, agent) for path in report["interpreters"]["paths"]):
         return "sealed"
-    reasons = [e["reason"] for e in report["skipped"] if agent.command in e["path"].rpartition("/")[2]]
+    reasons = [entry["reason"] for entry in report["skipped"] if _is_own(entry["path"], agent)]
     return reasons[0] if reasons else "none"
+
+
+def _is_own(path: str, agent: Agent) -> bool:
+    return path.rpartition("/")[2] in (agent.command, f"{agent.command}.exe")
 
 
 def test_an_agent_whose_own_installer_did_not_run_is_shown_in_the_report(

