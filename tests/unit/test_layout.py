@@ -44,6 +44,7 @@ LAYERS = (
         "prefixes",
         "record",
         "render",
+        "sandbox",
         "sbom",
         "smoke",
         "sources",

@@ -1,0 +1,81 @@
+"""The arguments of `capsule run` and `capsule exec`, read by hand: see `entry`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Arguments(NamedTuple):
+    """What was asked for.
+
+    Attributes:
+        command: `run` or `exec`.
+        file: The file; `None`: the entry point that `capsule.toml` names.
+        args: The task's arguments.
+        as_json: Whether only the envelope goes to standard output.
+        verbose: Whether each task's life is told.
+        shared_compute: Whether nested tasks take their fuel from their caller's.
+        mounts: Folders to add, as `HOST[::GUEST][:ro|:rw]`.
+        args_file: A file with a JSON list of arguments.
+        packages: Folders of installed packages.
+    """
+
+    command: str
+    file: str | None = None
+    args: tuple[str, ...] = ()
+    as_json: bool = False
+    verbose: bool = False
+    shared_compute: bool = False
+    mounts: tuple[str, ...] = ()
+    args_file: str | None = None
+    packages: tuple[str, ...] = ()
+
+
+_FLAGS = {"--json": "as_json", "--verbose": "verbose", "--shared-compute": "shared_compute"}
+_LISTS = {"--mount": "mounts", "--packages": "packages"}
+_VALUES = {"--args-file": "args_file", **_LISTS}
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments | None:
+    """Return what the words ask for; `None`: Typer shall read them, for help or to say what is wrong.
+
+    An option counts wherever it stands before a `--`; a word that begins with a dash and a digit is an
+    argument.
+    """
+    flags: dict[str, bool] = {}
+    lists: dict[str, list[str]] = {"mounts": [], "packages": []}
+    args_file: str | None = None
+    plain: list[str] = []
+    words = iter(argv[1:])
+    for word in words:
+        if word == "--":
+            plain.extend(words)
+        elif word in _FLAGS:
+            flags[_FLAGS[word]] = True
+        elif word.partition("=")[0] in _VALUES:
+            name, equals, value = word.partition("=")
+            if not equals:
+                following = next(words, None)
+                if following is None:
+                    return None
+                value = following
+            if name in _LISTS:
+                lists[_LISTS[name]].append(value)
+            else:
+                args_file = value
+        elif word.startswith("-") and not word[1:2].isdigit() and word != "-":
+            return None
+        else:
+            plain.append(word)
+    return Arguments(
+        argv[0],
+        plain[0] if plain else None,
+        tuple(plain[1:]),
+        mounts=tuple(lists["mounts"]),
+        packages=tuple(lists["packages"]),
+        args_file=args_file,
+        **flags,
+    )

@@ -1,0 +1,57 @@
+"""`capsule build`: pack a file of tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...sandbox.packing import build as build_file
+from ..output import err, human_size, out, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("build")(build)
+
+
+def build(
+    *,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="A Python file; default: capsule.toml's entrypoint."),
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Write the packed file beside the source.")
+    ] = False,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option("--packages", metavar="DIR", help="A folder of packages that tasks can import."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+) -> None:
+    """Pack source, helpers, packages and policy into one file, and get the sandbox ready."""
+    result = build_file(
+        file,
+        working=".",
+        packages=packages or [],
+        export=export,
+        say=lambda text: err().print(text, markup=False),
+    )
+    if as_json:
+        print_json(
+            {
+                "schema_version": "capsule.build.v1",
+                "path": result.path,
+                "sha256": result.sha256,
+                "size": result.size,
+                "entry": result.entry,
+                "tasks": list(result.tasks),
+                "modules": list(result.modules),
+            }
+        )
+        return
+    tasks = ", ".join(result.tasks)
+    out().print(
+        f"{result.path}  {human_size(result.size)}  tasks: {tasks}  sha256 {result.sha256}", markup=False
+    )

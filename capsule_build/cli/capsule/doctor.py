@@ -1,0 +1,35 @@
+"""`capsule doctor`: whether tasks can run here; the first time it gets the sandbox ready."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ...sandbox.health import examine
+from ..output import err, out, print_json
+
+_MARKS = {"ok": "[green]ok  [/]", "fail": "[red]fail[/]"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False
+) -> None:
+    """Say whether tasks can run on this machine. The first time this prepares the sandbox (about 20 s)."""
+    checks = examine(lambda text: err().print(text, markup=False))
+    if as_json:
+        rows = [check._asdict() for check in checks]
+        print_json({"schema_version": "capsule.doctor.v1", "checks": rows})
+    else:
+        for check in checks:
+            out().print(f"{_MARKS[check.status]}  [bold]{check.name}[/]: {escape(check.found)}")
+            if check.advice:
+                out().print(f"        {escape(check.advice)}")
+    if any(check.status == "fail" for check in checks):
+        raise typer.Exit(1)

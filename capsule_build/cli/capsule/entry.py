@@ -1,0 +1,22 @@
+"""Where `capsule` starts. A task takes a few milliseconds, so nothing is imported that it doesn't need."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    argv = sys.argv[1:]
+    if argv and argv[0] in ("run", "exec"):
+        from .arguments import read_arguments
+
+        arguments = read_arguments(argv)
+        if arguments is not None:
+            from .execute import execute_and_exit
+
+            execute_and_exit(arguments)
+    from .app import run
+
+    sys.exit(run(argv))

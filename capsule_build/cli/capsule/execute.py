@@ -1,0 +1,120 @@
+"""What `capsule run` and `capsule exec` do, and how it is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...runtime.errors import EXIT_INTERRUPTED, CapsuleError
+from ...sandbox import running
+from ...sandbox.options import ConfigError
+from ...sandbox.request import Request, perform
+
+if TYPE_CHECKING:
+    from .arguments import Arguments
+
+_DEBUG_VARIABLE = "CAPSULE_DEBUG"
+
+
+def execute_and_exit(arguments: Arguments) -> NoReturn:
+    """Do what the arguments ask for and end the process.
+
+    It ends without Python's own way out: an instance that was abandoned still waits on a thread, and taking
+    the interpreter apart takes longer than a task.
+    """
+    code = execute(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def execute(arguments: Arguments) -> int:
+    """Do what the arguments ask for and return the exit code: 0 only if the task succeeded."""
+    screen = _Screen(arguments)
+    try:
+        request = Request(
+            file=arguments.file,
+            args=_arguments(arguments),
+            packed=arguments.command == "exec",
+            mounts=arguments.mounts,
+            packages=arguments.packages,
+            shared_compute=arguments.shared_compute,
+        )
+        envelope = perform(request, output=screen.output, event=screen.event, say=screen.say)
+        screen.envelope(envelope)
+    except CapsuleError as error:
+        kind = "config_error" if error.exit_code in (ConfigError.exit_code, 5) else "wasm_error"
+        screen.envelope(running.failure("main", kind, str(error)))
+        return error.exit_code
+    except KeyboardInterrupt:
+        screen.say("Interrupted.")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who reads our output has had enough; nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except Exception as error:  # the last resort: no traceback reaches a user
+        if os.environ.get(_DEBUG_VARIABLE):
+            raise
+        screen.say(f"error: capsule itself failed: {type(error).__name__}: {error}")
+        screen.say(f"This is a defect. {_DEBUG_VARIABLE}=1 shows where; please report that.")
+        return 1
+    if envelope["error"] is not None and envelope["error"]["error_type"] == "config_error":
+        return ConfigError.exit_code
+    return 0 if envelope["success"] else 1
+
+
+def _arguments(arguments: Arguments) -> list[Any]:
+    args: list[Any] = list(arguments.args)
+    if arguments.args_file is None:
+        return args
+    try:
+        with open(arguments.args_file, "rb") as stream:  # noqa: PTH123 (loads no pathlib, see `entry`)
+            read = json.loads(stream.read())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--args-file {arguments.args_file} can't be read: {error}.") from None
+    if not isinstance(read, list):
+        raise ConfigError(f"--args-file {arguments.args_file}: it must hold a JSON list.")
+    return read + args
+
+
+class _Screen:
+    """Standard output and error, shared by the tasks and the command."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._as_json = arguments.as_json
+        self._verbose = arguments.verbose
+        self._streams = {
+            1: sys.stderr.buffer if arguments.as_json else sys.stdout.buffer,
+            2: sys.stderr.buffer,
+        }
+        self._unfinished = False
+
+    def output(self, number: int, data: bytes) -> None:
+        """Pass on what a task prints. With `--json`, all of it goes to standard error."""
+        stream = self._streams[number]
+        stream.write(data)
+        stream.flush()
+        if number == 1 and data:
+            self._unfinished = not data.endswith(b"\n")
+
+    def event(self, task: str, state: str) -> None:
+        if self._verbose:
+            self.say(f"{task}: {state}")
+
+    def say(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def envelope(self, envelope: dict[str, Any]) -> None:
+        """Print the envelope: one line for programs, several for people."""
+        indent = 2 if sys.stdout.isatty() else None
+        text = json.dumps(envelope, indent=indent, ensure_ascii=indent is None)
+        start = "\n" if self._unfinished and not self._as_json else ""
+        sys.stdout.write(f"{start}{text}\n")
+        sys.stdout.flush()

@@ -1,0 +1,91 @@
+"""`capsule run` and `capsule exec` for Typer, which has them for their help and their errors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .arguments import Arguments
+from .execute import execute
+
+_Args = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The task's arguments.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the envelope alone on standard output.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", help="Tell each task's life on standard error.")]
+_Mount = Annotated[
+    list[str] | None,
+    typer.Option("--mount", metavar="HOST[::GUEST][:ro|:rw]", help="Give the entry task another folder."),
+]
+_ArgsFile = Annotated[
+    str | None, typer.Option("--args-file", metavar="FILE", help="Read arguments from a JSON list, too.")
+]
+_Packages = Annotated[
+    list[str] | None,
+    typer.Option("--packages", metavar="DIR", help="A folder of packages that tasks can import."),
+]
+_Shared = Annotated[
+    bool, typer.Option("--shared-compute", help="Nested tasks take their compute from their caller's.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("run")(run)
+    app.command("exec")(exec_)
+
+
+def run(
+    *,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="A Python file; default: capsule.toml's entrypoint."),
+    ] = None,
+    args: _Args = None,
+    as_json: _Json = False,
+    verbose: _Verbose = False,
+    mount: _Mount = None,
+    args_file: _ArgsFile = None,
+    packages: _Packages = None,
+    shared_compute: _Shared = False,
+) -> None:
+    """Run a file's entry task in a sandbox. Exit code: 0 it succeeded, 1 it failed, 2 it can't be run."""
+    _run("run", file, args, as_json, verbose, mount, args_file, packages, shared_compute)
+
+
+def exec_(
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that 'capsule build' packed.")],
+    args: _Args = None,
+    as_json: _Json = False,
+    verbose: _Verbose = False,
+    mount: _Mount = None,
+    args_file: _ArgsFile = None,
+    shared_compute: _Shared = False,
+) -> None:
+    """Run a packed file's entry task, with the limits and grants that it was packed with."""
+    _run("exec", file, args, as_json, verbose, mount, args_file, None, shared_compute)
+
+
+def _run(
+    command: str,
+    file: str | None,
+    args: list[str] | None,
+    as_json: bool,
+    verbose: bool,
+    mount: list[str] | None,
+    args_file: str | None,
+    packages: list[str] | None,
+    shared_compute: bool,
+) -> None:
+    arguments = Arguments(
+        command,
+        file,
+        tuple(args or ()),
+        as_json,
+        verbose,
+        shared_compute,
+        tuple(mount or ()),
+        args_file,
+        tuple(packages or ()),
+    )
+    raise typer.Exit(execute(arguments))

@@ -1,0 +1,115 @@
+"""From the words of a policy to what this machine gives: open folders, values of variables."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from .options import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .options import Folder
+
+
+class Mount(NamedTuple):
+    """A folder that whoever runs a file adds for its entry task.
+
+    Attributes:
+        host: A folder of this machine.
+        guest: Where the task sees it.
+        writable: Whether it may change what is there.
+    """
+
+    host: str
+    guest: str
+    writable: bool
+
+
+class OpenFolder(NamedTuple):
+    """A folder that was checked, and is open: what its name means later changes nothing.
+
+    Attributes:
+        handle: Its descriptor.
+        guest: Where the task sees it.
+        writable: Whether it may change what is there.
+    """
+
+    handle: int
+    guest: str
+    writable: bool
+
+
+def open_folders(
+    folders: Iterable[Folder], mounts: Iterable[Mount], *, working: str
+) -> tuple[OpenFolder, ...]:
+    """Open what a task may use. The caller closes the handles (see `close_folders`).
+
+    Args:
+        folders: Folders below the working folder.
+        mounts: Folders from anywhere, as the user gave them.
+        working: The working folder.
+
+    Raises:
+        ConfigError: One isn't there, isn't a folder, or lies elsewhere by way of a symlink.
+    """
+    opened: list[OpenFolder] = []
+    try:
+        top = os.path.realpath(working)
+        for folder in folders:
+            handle = _open(os.path.join(top, folder.path), folder.path)
+            parts = [part for part in folder.path.split("/") if part not in ("", ".")]
+            opened.append(OpenFolder(handle, "/" + "/".join(parts), folder.writable))
+            _require_inside(handle, top, folder.path)
+        for mount in mounts:
+            opened.append(OpenFolder(_open(mount.host, mount.host), mount.guest, mount.writable))  # noqa: PERF401
+    except BaseException:
+        close_folders(opened)
+        raise
+    return tuple(opened)
+
+
+def _require_inside(handle: int, top: str, name: str) -> None:
+    """Refuse what was opened if it lies elsewhere; its name could mean something else by now."""
+    true = os.readlink(f"/proc/self/fd/{handle}")
+    if true != top and not true.startswith(top.rstrip("/") + "/"):
+        raise ConfigError(f"allowed_files: '{name}' leads out of the working folder, to {true}.")
+
+
+def _open(path: str, name: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise ConfigError(
+            f"allowed_files: '{name}' is not a folder.", hint="Name the folder it is in."
+        ) from None
+    except FileNotFoundError:
+        raise ConfigError(
+            f"allowed_files: there is no folder '{name}'.", hint=f"Make it: mkdir -p {path}"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"allowed_files: '{name}' can't be opened: {error.strerror}.") from None
+
+
+def close_folders(folders: Iterable[OpenFolder]) -> None:
+    """Close what `open_folders` opened."""
+    for folder in folders:
+        os.close(folder.handle)
+
+
+def read_mount(text: str) -> Mount:
+    """Read `HOST[::GUEST][:ro|:rw]`.
+
+    Raises:
+        ConfigError: It has another form.
+    """
+    spec, writable = text, True
+    for suffix, value in ((":ro", False), (":rw", True)):
+        if text.endswith(suffix):
+            spec, writable = text.removesuffix(suffix), value
+    host, _, guest = spec.partition("::")
+    guest = guest or "/" + os.path.basename(os.path.abspath(host))
+    if not host or "\0" in text or ".." in guest.split("/") or guest.strip("/") == "":
+        raise ConfigError(f"--mount {text}: it must be HOST[::GUEST][:ro|:rw], with folders that have names.")
+    return Mount(host, "/" + guest.strip("/"), writable)

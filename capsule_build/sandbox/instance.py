@@ -1,0 +1,288 @@
+"""One WebAssembly instance, from its making to its end: the limits are enforced here.
+
+| limit | by |
+|---|---|
+| compute | Wasmtime's fuel |
+| memory | the store's limiter: growth beyond it fails, as on a machine that has no more |
+| time | the engine's epoch, which the waiting thread advances; what doesn't come back to WebAssembly is
+abandoned |
+| stack | Wasmtime's own limit, on a thread of the instance's own |
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from . import wasmtime_abi as abi
+from .machine import THREAD_STACK_BYTES
+from .memory import LinearMemories
+from .wasmtime_abi import WasmError, check, lib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .grants import OpenFolder
+    from .machine import Machine
+
+GRACE_SECONDS: Final = 0.06
+"""How long after its time an instance may take to notice. Then it is abandoned."""
+
+_POLL_SECONDS: Final = 0.005
+MAX_ABANDONED: Final = 16
+"""Instances that may wait in a call of the system, abandoned, before this process starts no more."""
+
+_UNLIMITED: Final = -1
+_TABLE_ELEMENTS: Final = 1_000_000
+
+
+class Setup(NamedTuple):
+    """What an instance is given.
+
+    Attributes:
+        fuel: Units.
+        memory: Bytes, or `None`.
+        deadline: On `time.monotonic`'s clock, in seconds; or `None`.
+        folders: Open folders.
+        environment: Variables.
+        output: Hears what is printed: 1 or 2, and bytes.
+        answer: Answers the guest's requests to the host.
+    """
+
+    fuel: int
+    memory: int | None
+    deadline: float | None
+    folders: Sequence[OpenFolder]
+    environment: Mapping[str, str]
+    output: Callable[[int, bytes], None]
+    answer: Callable[[bytes, Instance], bytes]
+
+
+class Outcome(NamedTuple):
+    """How an instance ended.
+
+    Attributes:
+        kind: `answer`, `fuel`, `timeout`, `cancelled`, `exit` or `trap`.
+        answer: What the guest returned; a trap's reason.
+        fuel: Units that were used.
+        memory: Bytes of linear memory that it had at its end, which is its most: it never shrinks.
+        abandoned: Whether it still waits somewhere.
+    """
+
+    kind: str
+    answer: bytes
+    fuel: int
+    memory: int
+    abandoned: bool = False
+
+
+_running: dict[int, Instance] = {}
+_abandoned: set[int] = set()
+_memories = LinearMemories()
+
+
+def answer(context: int, request: bytes) -> bytes:
+    """Answer a guest's request by what its own instance was given: which one asks is Wasmtime's word."""
+    instance = _running[lib.wasmtime_context_get_data(context)]
+    return instance.setup.answer(request, instance)
+
+
+class Instance:
+    """An instance that runs once.
+
+    Args:
+        machine: The engine and the guest.
+        setup: What it is given.
+    """
+
+    _next = 1
+
+    def __init__(self, machine: Machine, setup: Setup) -> None:
+        self.setup = setup
+        self.identity = Instance._next
+        Instance._next += 1
+        self.stop: str | None = None
+        self.child: Instance | None = None
+        self._machine = machine
+        self._context = 0
+        self._outcome: Outcome | None = None
+        self._done = _thread.allocate_lock()
+
+    def run(self, request: bytes) -> Outcome:
+        """Run the guest's one function to its end, and wait for that no longer than its time.
+
+        Raises:
+            WasmError: Too many instances of this process were abandoned.
+        """
+        if len(_abandoned) >= MAX_ABANDONED:
+            raise WasmError(
+                f"{MAX_ABANDONED} tasks of this process still wait in calls of the system, past their time."
+            )
+        self._done.acquire()
+        before = _thread.stack_size(THREAD_STACK_BYTES)
+        try:
+            _thread.start_new_thread(self._thread, (request,))
+        finally:
+            _thread.stack_size(before)
+        try:
+            finished = self._wait()
+        except BaseException:
+            # A Ctrl-C: the instance must not go on without anybody who waits for it.
+            self.cancel("cancelled")
+            if not self._done.acquire(timeout=GRACE_SECONDS):
+                self._abandon()
+            raise
+        if not finished or self._outcome is None:
+            self._abandon()
+            return Outcome(self.stop or "timeout", b"", 0, 0, abandoned=True)
+        return self._outcome
+
+    def cancel(self, reason: str) -> None:
+        """End it, and what it waits for, as soon as it comes back to WebAssembly."""
+        self.stop = self.stop or reason
+        if self.child is not None:
+            self.child.cancel(reason)
+        self._machine.interrupt()
+
+    def fuel_left(self) -> int:
+        """Return how many units are left. Only from within a request of this instance."""
+        left = ctypes.c_uint64()
+        check(lib.wasmtime_context_get_fuel(self._context, ctypes.byref(left)))
+        return left.value
+
+    def set_fuel(self, fuel: int) -> None:
+        """Set how many units are left. Only from within a request of this instance."""
+        check(lib.wasmtime_context_set_fuel(self._context, fuel))
+
+    def _wait(self) -> bool:
+        deadline = self.setup.deadline
+        if deadline is None:
+            return self._done.acquire()
+        if self._done.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return True
+        give_up = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < give_up:
+            self.cancel("timeout")
+            if self._done.acquire(timeout=_POLL_SECONDS):
+                return True
+        return False
+
+    def _abandon(self) -> None:
+        _abandoned.add(self.identity)
+        if self._outcome is not None:
+            # It has just ended by itself.
+            _abandoned.discard(self.identity)
+
+    def _thread(self, request: bytes) -> None:
+        try:
+            self._outcome = self._run(request)
+        except Exception as error:
+            self._outcome = Outcome("trap", f"{type(error).__name__}: {error}".encode(), 0, 0)
+        finally:
+            _abandoned.discard(self.identity)
+            self._done.release()
+
+    def _run(self, request: bytes) -> Outcome:
+        store = lib.wasmtime_store_new(self._machine.engine, self.identity, abi.NO_FINALIZER)
+        self._context = lib.wasmtime_store_context(store)
+        _running[self.identity] = self
+        # Held until the store is gone: Wasmtime keeps no reference to them.
+        keep = self._configure(store)
+        memory = None
+        kind, text = "answer", b""
+        try:
+            handle = abi.InstanceHandle()
+            with _memories.lock:
+                error = lib.wasmtime_component_linker_instantiate(
+                    self._machine.linker, self._context, self._machine.component, ctypes.byref(handle)
+                )
+                check(error)
+                memory = _memories.add()
+            text = self._call(handle, request)
+        except WasmError as error:
+            kind, text = self._why(error)
+        finally:
+            fuel = self.setup.fuel - self.fuel_left()
+            size = _memories.size(memory)
+            with _memories.lock:
+                lib.wasmtime_store_delete(store)
+                _memories.forget(memory)
+            del _running[self.identity], keep
+        return Outcome(kind, text, fuel, size)
+
+    def _configure(self, store: int) -> list[Any]:
+        setup = self.setup
+        memory = _UNLIMITED if setup.memory is None else setup.memory
+        lib.wasmtime_store_limiter(store, memory, _TABLE_ELEMENTS, _UNLIMITED, _UNLIMITED, _UNLIMITED)
+        wasi = lib.wasi_config_new()
+        keep: list[Any] = []
+        for handle, register in (
+            (1, lib.wasi_config_set_stdout_custom),
+            (2, lib.wasi_config_set_stderr_custom),
+        ):
+            callback = self._writer(handle)
+            keep.append(callback)
+            register(wasi, callback, None, abi.NO_FINALIZER)
+        names = abi.strings([name.encode() for name in setup.environment])
+        values = abi.strings(
+            [value.encode("utf-8", "surrogateescape") for value in setup.environment.values()]
+        )
+        if not lib.wasi_config_set_env(wasi, len(setup.environment), names, values):
+            lib.wasi_config_delete(wasi)
+            raise WasmError("The environment variables of the task aren't UTF-8.")
+        for folder in setup.folders:
+            path = f"/proc/self/fd/{folder.handle}".encode()
+            if not lib.wasi_config_preopen_dir(wasi, path, folder.guest.encode(), folder.writable):
+                lib.wasi_config_delete(wasi)
+                raise WasmError(f"The folder {folder.guest} can't be given to the task.")
+        check(lib.wasmtime_context_set_wasi(self._context, wasi))
+        self.set_fuel(setup.fuel)
+        asked = abi.EPOCH_CALLBACK(self._shall_go_on)
+        keep.append(asked)
+        lib.wasmtime_store_epoch_deadline_callback(store, asked, None, abi.NO_FINALIZER)
+        lib.wasmtime_context_set_epoch_deadline(self._context, 1)
+        return keep
+
+    def _shall_go_on(self, _context: int, _data: int | None, delta: Any, kind: Any) -> int:
+        if self.stop is not None:
+            return abi.new_error(self.stop)
+        delta[0], kind[0] = 1, 0
+        return 0
+
+    def _writer(self, number: int) -> Any:
+        def write(_data: int | None, pointer: int, size: int) -> int:
+            try:
+                self.setup.output(number, ctypes.string_at(pointer, size))
+            except Exception:
+                return size
+            return size
+
+        return abi.OUTPUT_CALLBACK(write)
+
+    def _call(self, handle: abi.InstanceHandle, request: bytes) -> bytes:
+        function = abi.FuncHandle()
+        if not lib.wasmtime_component_instance_get_func(
+            ctypes.byref(handle), self._context, self._machine.export, ctypes.byref(function)
+        ):
+            raise WasmError("The guest has no function 'call'.")
+        argument, result = abi.borrowed_string(request), abi.Val()
+        error = lib.wasmtime_component_func_call(
+            ctypes.byref(function), self._context, ctypes.byref(argument), 1, ctypes.byref(result), 1
+        )
+        check(error)
+        try:
+            return abi.read_string(result)
+        finally:
+            lib.wasmtime_component_val_delete(ctypes.byref(result))
+
+    def _why(self, error: WasmError) -> tuple[str, bytes]:
+        if self.stop is not None:
+            return self.stop, b""
+        if error.exit_status is not None:
+            return "exit", str(error.exit_status).encode()
+        reason = error.message.rpartition("Caused by:")[2].strip() or error.message
+        if "all fuel consumed" in error.message:
+            return "fuel", b""
+        return "trap", reason.encode("utf-8", "replace")[-2000:]

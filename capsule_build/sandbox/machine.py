@@ -1,0 +1,113 @@
+"""Wasmtime, configured, with the compiled guest in it: one for each process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Final
+
+from . import guest, wasmtime_abi
+from .store import FORMAT, Store, prepare
+from .wasmtime_abi import HOST_CALLBACK, NO_FINALIZER, WasmError, check, lib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STACK_BYTES: Final = 1 << 20
+"""Of native stack for WebAssembly. CPython's own limit of recursion comes first."""
+
+THREAD_STACK_BYTES: Final = 8 << 20
+"""Of a thread that an instance runs in: its own, Wasmtime's and that of the callbacks."""
+
+
+class Machine:
+    """An engine, the guest, and a linker that knows WASI and the one host function.
+
+    Args:
+        answer: The host function: gets a store's context and the request, returns the answer.
+        say: Hears what takes its time, where the guest has to be made first.
+        store: Where compiled code is kept.
+
+    Raises:
+        CapsuleError: Wasmtime isn't there, or the guest can't be made or kept.
+    """
+
+    def __init__(
+        self, answer: Callable[[int, bytes], bytes], *, say: Callable[[str], None], store: Store | None = None
+    ) -> None:
+        config = lib.wasm_config_new()
+        lib.wasmtime_config_consume_fuel_set(config, True)
+        lib.wasmtime_config_epoch_interruption_set(config, True)
+        lib.wasmtime_config_wasm_component_model_set(config, True)
+        lib.wasmtime_config_max_wasm_stack_set(config, STACK_BYTES)
+        self.engine: int = lib.wasm_engine_new_with_config(config)
+        self.component = self._load(store or Store(), say)
+        self.linker: int = lib.wasmtime_component_linker_new(self.engine)
+        check(lib.wasmtime_component_linker_add_wasip2(self.linker))
+        self._callback = _host_function(answer)
+        root = lib.wasmtime_component_linker_root(self.linker)
+        check(
+            lib.wasmtime_component_linker_instance_add_func(
+                root, b"host", 4, self._callback, None, NO_FINALIZER
+            )
+        )
+        lib.wasmtime_component_linker_instance_delete(root)
+        self.export: int = lib.wasmtime_component_get_export_index(self.component, None, b"call", 4)
+
+    def interrupt(self) -> None:
+        """Make every running instance ask whether it shall go on."""
+        lib.wasmtime_engine_increment_epoch(self.engine)
+
+    def _load(self, store: Store, say: Callable[[str], None]) -> int:
+        key = guest_key()
+        for _ in range(2):
+            handle = store.open(key)
+            if handle is None:
+                prepare(store, key, guest.make_guest, self._compile, say)
+                continue
+            component = ctypes.c_void_p()
+            try:
+                # By the descriptor that was checked; the name may mean another file by now.
+                path = f"/proc/self/fd/{handle}".encode()
+                error = lib.wasmtime_component_deserialize_file(self.engine, path, ctypes.byref(component))
+                check(error)
+            except WasmError:
+                # Compiled for another processor, in a home that machines share.
+                store.remove(key)
+                continue
+            finally:
+                os.close(handle)
+            if component.value is not None:
+                return component.value
+        raise WasmError("The compiled guest can't be kept, or isn't what was compiled.")
+
+    def _compile(self, wasm: bytes) -> bytes:
+        component = ctypes.c_void_p()
+        check(lib.wasmtime_component_new(self.engine, wasm, len(wasm), ctypes.byref(component)))
+        serialized = wasmtime_abi.ByteVec()
+        check(lib.wasmtime_component_serialize(component, ctypes.byref(serialized)))
+        return wasmtime_abi.take_bytes(serialized)
+
+
+def guest_key() -> str:
+    """Return the name that the compiled guest has in the store: it tells all that the code depends on."""
+    return f"guest-{guest.digest()[:24]}-{FORMAT}-{os.uname().machine}"
+
+
+def _host_function(answer: Callable[[int, bytes], bytes]) -> ctypes._FuncPointer:
+    def call(
+        _data: int | None,
+        context: int,
+        _type: int | None,
+        arguments: ctypes._Pointer[wasmtime_abi.Val],
+        _count: int,
+        results: ctypes._Pointer[wasmtime_abi.Val],
+        _results: int,
+    ) -> int:
+        try:
+            wasmtime_abi.put_string(results[0], answer(context, wasmtime_abi.read_string(arguments[0])))
+        except BaseException as error:
+            return wasmtime_abi.new_error(f"host: {type(error).__name__}: {error}")
+        return 0
+
+    return HOST_CALLBACK(call)

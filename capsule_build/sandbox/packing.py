@@ -1,0 +1,84 @@
+"""`capsule build`: from a source file to a packed one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..runtime.errors import UsageError
+from ..runtime.files import write_atomically
+from .artifact import pack
+from .modules import collect
+from .options import ConfigError
+from .project import FILE, load_project
+from .request import PACKED_SUFFIX, SOURCE_SUFFIX
+from .running import machine
+from .source import load_source
+from .store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Packed(NamedTuple):
+    """A packed file.
+
+    Attributes:
+        path: Where it is.
+        sha256: Its digest.
+        size: Its bytes.
+        entry: The task that a run begins with.
+        tasks: All its tasks.
+        modules: The files of modules and packages in it.
+    """
+
+    path: str
+    sha256: str
+    size: int
+    entry: str
+    tasks: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+def build(
+    name: str | None, *, working: str, packages: Sequence[str], export: bool, say: Callable[[str], None]
+) -> Packed:
+    """Pack a file.
+
+    Args:
+        name: The source file; `None`: the entry point that `capsule.toml` names.
+        working: The working folder.
+        packages: Folders of installed packages, before those of the active virtual environment.
+        export: Whether it is written beside the source; else it goes into the user's cache.
+        say: Hears what takes its time.
+
+    Raises:
+        CapsuleError: It can't be packed.
+    """
+    project = load_project(working)
+    name = name or project.entrypoint
+    if name is None:
+        raise ConfigError("No file was named.", hint=f"Name one, or set [workflow] entrypoint in {FILE}.")
+    source = Path(working, name)
+    if source.suffix != SOURCE_SUFFIX:
+        raise ConfigError(f"{name} is no Python file ({SOURCE_SUFFIX}).")
+    for folder in packages:
+        if not Path(folder).is_dir():
+            raise ConfigError(f"--packages {folder} is not a folder.")
+    file = load_source(str(source), project, machine(say), packages=packages)
+    own, installed = collect(str(source.resolve().parent), file.source.encode(), packages)
+    data = pack(file, own, installed)
+    digest = hashlib.sha256(data).hexdigest()
+    path = source.with_suffix(PACKED_SUFFIX)
+    if not export:
+        kept = Path(Store().root, "packed")
+        kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = kept / f"{source.stem}-{digest[:16]}{PACKED_SUFFIX}"
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path.parent} can't be written to.")
+    write_atomically(path, data)
+    return Packed(
+        str(path), digest, len(data), file.entry, tuple(file.tasks), tuple(sorted({*own, *installed}))
+    )

@@ -1,0 +1,105 @@
+"""What the working folder says for all tasks: `capsule.toml` and `.env`."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .options import OPTIONS, ConfigError, make_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE: Final = "capsule.toml"
+_DEFAULT: Final = "default_"
+_WORKFLOW_KEYS: Final = ("name", "version", "entrypoint")
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+
+
+class Project(NamedTuple):
+    """What `capsule.toml` says.
+
+    Attributes:
+        entrypoint: The file that is run when none is named.
+        defaults: Options for all tasks that don't set them.
+    """
+
+    entrypoint: str | None = None
+    defaults: Mapping[str, Any] = {}
+
+
+def load_project(folder: str) -> Project:
+    """Read a folder's `capsule.toml`; without one, nothing is set.
+
+    Raises:
+        ConfigError: It isn't TOML, or holds a key or value that doesn't exist.
+    """
+    path = f"{folder}/{FILE}"
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read()
+    except FileNotFoundError:
+        return Project()
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
+    import tomllib
+
+    try:
+        document = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    _only(document, ("workflow", "tasks"), path)
+    workflow, tasks = (_table(document, name, path) for name in ("workflow", "tasks"))
+    _only(workflow, _WORKFLOW_KEYS, f"{path}: [workflow]")
+    for key, value in workflow.items():
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"{path}: [workflow] {key} must be a text.")
+    _only(tasks, tuple(_DEFAULT + option for option in OPTIONS), f"{path}: [tasks]")
+    defaults = {key.removeprefix(_DEFAULT): value for key, value in tasks.items()}
+    # Wrong also where every task sets the option itself.
+    make_policy(defaults, name="default", function="default", where=f"{path}: [tasks]")
+    return Project(workflow.get("entrypoint"), defaults)
+
+
+def _table(document: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: [{name}] must be a table.")
+    return table
+
+
+def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{where}: there is no key '{key}'. Keys: {', '.join(known)}.")
+
+
+def variables(names: tuple[str, ...], folder: str) -> dict[str, str]:
+    """Return the values of environment variables: the process's own, else those of the folder's `.env`."""
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    if len(found) < len(names):
+        written = _dot_env(f"{folder}/.env")
+        found |= {name: written[name] for name in names if name not in found and name in written}
+    return {name: value for name, value in found.items() if "\0" not in value}
+
+
+def _dot_env(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} can't be read: {error}.") from None
+    values = {}
+    for line in lines:
+        if match := _ASSIGNMENT.fullmatch(line.strip()):
+            values[match[1]] = _unquoted(match[2].strip())
+    return values
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text[0] in "'\"" and (end := text.find(text[0], 1)) > 0:
+        return text[1:end]
+    return text.partition(" #")[0].rstrip()

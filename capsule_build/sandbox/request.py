@@ -1,0 +1,98 @@
+"""One request to run a file: what the command line, and `capsule.run`, ask for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .grants import read_mount
+from .options import ConfigError
+from .project import FILE, load_project
+from .running import Context, machine, run_entry
+from .source import load_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+SOURCE_SUFFIX = ".py"
+PACKED_SUFFIX = ".wasm"
+
+
+class Request(NamedTuple):
+    """What to run.
+
+    Attributes:
+        file: A source file, or a packed one; `None`: the entry point that `capsule.toml` names.
+        args: The entry task's arguments.
+        packed: Whether it must be a packed file.
+        mounts: Folders to add, as `HOST[::GUEST][:ro|:rw]`.
+        packages: Folders of installed packages.
+        shared_compute: Whether nested tasks take their fuel from their caller's.
+        working: The working folder.
+    """
+
+    file: str | None
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
+    packed: bool = False
+    mounts: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    shared_compute: bool = False
+    working: str = "."
+
+
+def perform(
+    request: Request,
+    *,
+    output: Callable[[int, bytes], None],
+    event: Callable[[str, str], None],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run a file and return the envelope of its entry task.
+
+    Args:
+        request: What to run.
+        output: Hears what the tasks print: 1 or 2, and bytes.
+        event: Hears a task's name and what became of it.
+        say: Hears what takes its time, where the sandbox must be prepared first.
+
+    Raises:
+        CapsuleError: It can't be run.
+    """
+    project = load_project(request.working)
+    name = request.file or project.entrypoint
+    if name is None:
+        raise ConfigError(
+            "No file was named.",
+            hint=f"Name one, or set [workflow] entrypoint in {FILE} of the working folder.",
+        )
+    path = os.path.join(request.working, name)
+    if not os.path.exists(path):
+        raise ConfigError(f"There is no file {path}.")
+    packed = path.endswith(PACKED_SUFFIX)
+    if request.packed and not packed:
+        raise ConfigError(
+            f"{name} is no packed file ({PACKED_SUFFIX}).",
+            hint="'capsule run' runs a source file; 'capsule build FILE --export' packs one.",
+        )
+    if not packed and not path.endswith(SOURCE_SUFFIX):
+        raise ConfigError(
+            f"{name} is neither a Python file ({SOURCE_SUFFIX}) nor a packed one ({PACKED_SUFFIX})."
+        )
+    mounts = [read_mount(text) for text in request.mounts]
+    engine = machine(say)
+    if packed:
+        from .artifact import load_artifact
+
+        file = load_artifact(path)
+    else:
+        file = load_source(path, project, engine, packages=_folders(request.packages))
+    context = Context(file, engine, request.working, output, event, request.shared_compute)
+    return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)
+
+
+def _folders(packages: Sequence[str]) -> Sequence[str]:
+    for folder in packages:
+        if not os.path.isdir(folder):
+            raise ConfigError(f"--packages {folder} is not a folder.")
+    return packages

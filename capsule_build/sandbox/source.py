@@ -1,0 +1,154 @@
+"""A file of tasks: what it asks for, and which of its tasks is where a run begins.
+
+What the file says of its tasks is read from its syntax, in an instance of the guest that runs none of its
+code and is granted nothing; the guest's Python is the one that its grammar is for. What the words mean is
+decided by the host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .instance import Instance, Setup
+from .modules import Modules, from_folder
+from .options import COMPUTE, ConfigError, Policy, make_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .machine import Machine
+    from .project import Project
+
+MAX_SOURCE_BYTES: Final = 8 << 20
+
+_READING_MEMORY: Final = 1 << 30
+_READING_SECONDS: Final = 10.0
+_REMEMBERED: Final = 64
+_descriptions: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+class TaskFile(NamedTuple):
+    """A file that can be run.
+
+    Attributes:
+        path: How messages name it.
+        source: Its text.
+        tasks: Its tasks by their names, in the file's order; with the plain `main()`, where that is the entry
+            point.
+        entry: The name of the task that a run begins with.
+        modules: What it can import.
+    """
+
+    path: str
+    source: str
+    tasks: Mapping[str, Policy]
+    entry: str
+    modules: Modules
+
+
+def load_source(path: str, project: Project, machine: Machine, *, packages: Sequence[str] = ()) -> TaskFile:
+    """Read a Python file.
+
+    Args:
+        path: The file.
+        project: The defaults of its tasks.
+        machine: Reads its syntax.
+        packages: Folders of installed packages.
+
+    Raises:
+        ConfigError: It isn't there, isn't Python, or what it says of its tasks can't be.
+    """
+    data = read_file(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}.") from None
+    name = os.path.basename(path)
+    tasks, entry = read_tasks(text, name, project, machine)
+    folder = os.path.dirname(os.path.abspath(path))
+    return TaskFile(name, text, tasks, entry, from_folder(folder, data, packages))
+
+
+def read_file(path: str, *, limit: int = MAX_SOURCE_BYTES) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+        ConfigError: It isn't there, can't be read, or is too large.
+    """
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(limit + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}.") from None
+    if len(data) > limit:
+        raise ConfigError(f"{path} has more than {limit} bytes.")
+    return data
+
+
+def read_tasks(text: str, name: str, project: Project, machine: Machine) -> tuple[dict[str, Policy], str]:
+    """Return the tasks of a file, and the name of the one that a run begins with.
+
+    Raises:
+        ConfigError: What the file says of them can't be, or there is none to begin with.
+    """
+    described = _describe(text, name, machine)
+    if "problem" in described:
+        raise ConfigError(described["problem"])
+    tasks: dict[str, Policy] = {}
+    for task in described["tasks"]:
+        where = f"{name}, line {task['line']}"
+        options = {**project.defaults, **task["options"]}
+        policy = make_policy(options, name=task["name"], function=task["function"], where=where)
+        if policy.name in tasks:
+            raise ConfigError(f"{where}: there are two tasks '{policy.name}'.")
+        tasks[policy.name] = policy
+    if "main" in tasks:
+        return tasks, "main"
+    if "main" in described["functions"]:
+        # It may carry the decorator with another name; undecorated, the defaults are its limits.
+        for policy in tasks.values():
+            if policy.function == "main":
+                return tasks, policy.name
+        tasks["main"] = make_policy(project.defaults, name="main", function="main", where=name, plain=True)
+        return tasks, "main"
+    if len(tasks) == 1:
+        return tasks, next(iter(tasks))
+    there = f"It has the tasks {', '.join(tasks)}." if tasks else "It has no tasks."
+    functions = described["functions"]
+    if functions:
+        there += f" Its functions: {', '.join(functions[:20])}."
+    raise ConfigError(
+        f"{name} has no task to begin with: no task 'main', no function main(), no single task. {there}",
+        hint='Name one of them: @task(name="main").',
+    )
+
+
+def _describe(text: str, name: str, machine: Machine) -> dict[str, Any]:
+    key = (name, text)
+    if key in _descriptions:
+        return _descriptions[key]
+    setup = Setup(
+        fuel=COMPUTE["LOW"] * 100,
+        memory=_READING_MEMORY,
+        deadline=time.monotonic() + _READING_SECONDS,
+        folders=(),
+        environment={},
+        output=lambda _number, _data: None,
+        answer=lambda _request, _instance: b'{"answer": null}',
+    )
+    outcome = Instance(machine, setup).run(
+        json.dumps({"op": "describe", "source": text, "path": name}).encode()
+    )
+    if outcome.kind != "answer":
+        said = outcome.answer.decode("utf-8", "replace")
+        raise ConfigError(
+            f"{name} can't be read: its syntax is too much to take apart ({outcome.kind} {said})."
+        )
+    described: dict[str, Any] = json.loads(outcome.answer)
+    if len(_descriptions) >= _REMEMBERED:
+        _descriptions.clear()
+    _descriptions[key] = described
+    return described

@@ -1,0 +1,204 @@
+"""The compiled guest: made once per machine and user, kept in a private folder, checked before each use.
+
+Machine code that is loaded is trusted as this program itself is. So it is only taken from a folder and a file
+that belong to this user and that nobody else can write to or read, and only if it is byte for byte what was
+compiled: its digest is compared, or, when the file's inode, size and times are those of the last comparison,
+known (the kernel sets the time of a change, so a file can't be changed and keep them).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any, Final
+
+from ..runtime.errors import CapsuleError
+from . import wasmtime_abi as abi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CACHE_VARIABLE: Final = "CAPSULE_CACHE_DIR"
+FORMAT: Final = 1
+"""Changed when `machine` configures Wasmtime in another way."""
+
+
+class StoreError(CapsuleError):
+    """The folder of compiled code isn't private."""
+
+
+def default_root() -> str:
+    """Return the folder of compiled code: in `$CAPSULE_CACHE_DIR`, else in the user's cache."""
+    own = os.environ.get(CACHE_VARIABLE)
+    if own:
+        return f"{own}/sandbox"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return f"{base}/capsule-build/sandbox"
+
+
+class Store:
+    """A folder of compiled guests.
+
+    Args:
+        root: Where it lies; without, `default_root()`.
+    """
+
+    def __init__(self, root: str | None = None) -> None:
+        self.root = root or default_root()
+
+    def open(self, key: str) -> int | None:
+        """Return a descriptor of a compiled guest, which the caller closes; `None`: there is none to use.
+
+        A file that isn't what was compiled is removed.
+
+        Raises:
+            StoreError: The folder, or the file, could have been written by somebody else.
+        """
+        try:
+            folder = os.lstat(self.root)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(folder.st_mode):
+            raise StoreError(f"{self.root} is not a folder.", hint="Remove it.")
+        _require_private(folder, self.root)
+        path = f"{self.root}/{key}.cwasm"
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{path} can't be opened: {error.strerror}.", hint="Remove it.") from error
+        try:
+            _require_private(os.fstat(handle), path)
+            if self._is_genuine(key, handle):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        self.remove(key)
+        return None
+
+    def put(self, key: str, compiled: bytes) -> None:
+        """Keep a compiled guest.
+
+        Raises:
+            StoreError: The folder isn't private.
+        """
+        from ..runtime.files import write_atomically
+
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        _require_private(os.lstat(self.root), self.root)
+        self.remove(key)
+        path = f"{self.root}/{key}"
+        write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
+        record = {"sha256": hashlib.sha256(compiled).hexdigest(), "seen": _identity(os.stat(f"{path}.cwasm"))}
+        write_atomically(_path(f"{path}.json"), json.dumps(record).encode(), mode=0o600)
+
+    def remove(self, key: str) -> None:
+        """Forget a compiled guest."""
+        for suffix in (".json", ".cwasm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.root}/{key}{suffix}")
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Let one process at a time compile."""
+        import fcntl
+
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        handle = os.open(f"{self.root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _is_genuine(self, key: str, handle: int) -> bool:
+        record = self._record(key)
+        if record is None:
+            return False
+        if record["seen"] == _identity(os.fstat(handle)):
+            return True
+        digest = hashlib.sha256()
+        offset = 0
+        while chunk := os.pread(handle, 1 << 20, offset):
+            digest.update(chunk)
+            offset += len(chunk)
+        if digest.hexdigest() != record["sha256"]:
+            return False
+        from ..runtime.files import write_atomically
+
+        record["seen"] = _identity(os.fstat(handle))
+        write_atomically(_path(f"{self.root}/{key}.json"), json.dumps(record).encode(), mode=0o600)
+        return True
+
+    def _record(self, key: str) -> dict[str, Any] | None:
+        path = f"{self.root}/{key}.json"
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(handle, "rb") as stream:
+            _require_private(os.fstat(stream.fileno()), path)
+            try:
+                record = json.loads(stream.read(4096))
+            except ValueError:
+                return None
+        if isinstance(record, dict) and isinstance(record.get("sha256"), str) and "seen" in record:
+            return record
+        return None
+
+
+def _path(text: str) -> Any:
+    from pathlib import Path
+
+    return Path(text)
+
+
+def _identity(status: os.stat_result) -> list[int]:
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _require_private(status: os.stat_result, path: str) -> None:
+    if status.st_uid != os.geteuid():
+        raise StoreError(
+            f"{path} belongs to user {status.st_uid}; compiled code is only taken from one's own files.",
+            hint=f"Remove it, or set {CACHE_VARIABLE} to a folder of your own.",
+        )
+    if status.st_mode & 0o077:
+        raise StoreError(
+            f"{path} can be used by others than its owner (mode {stat.S_IMODE(status.st_mode):04o}).",
+            hint=f"chmod go= {path}, or remove it.",
+        )
+
+
+def prepare(
+    store: Store,
+    key: str,
+    make: Callable[[], bytes],
+    compile_guest: Callable[[bytes], bytes],
+    say: Callable[[str], None],
+) -> None:
+    """Make and compile the guest, if no other process has done so meanwhile.
+
+    Args:
+        store: Where it is kept.
+        key: Its name there.
+        make: Returns the guest's WebAssembly.
+        compile_guest: Turns that into machine code.
+        say: Hears what takes its time.
+    """
+    with store.lock():
+        handle = store.open(key)
+        if handle is not None:
+            os.close(handle)
+            return
+        say("Preparing the sandbox, once on this machine (about 20 s): the guest's Python ...")
+        wasm = make()
+        say("Preparing the sandbox, once on this machine: machine code ...")
+        store.put(key, compile_guest(wasm))
+        say(f"The sandbox is ready (Wasmtime {abi.VERSION}).")
