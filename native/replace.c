@@ -122,7 +122,7 @@ bool replace_begin(struct replacement *replacement, int root, const char *path, 
     return make_temporary(replacement);
 }
 
-/* Copies inside the kernel; false when this file system can't, with nothing copied. */
+/* Copies inside the kernel, and moves `offset` and `length` on; false where the rest must be copied by hand. */
 static bool copy_in_kernel(struct replacement *replacement, uint64_t *offset, uint64_t *length, bool *failed)
 {
     off_t from = (off_t)*offset;
