@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ASK_SECONDS: Final = 60.0
 _COPY_SECONDS: Final = 900.0
+_SAID_CHARACTERS: Final = 1000
 _MISSING: Final = ("no such file or directory", "not found")
 _ENGINE_SAYS: Final = ("Error response from daemon", "OCI runtime", "Error: ", "error during connect")
 _UNREACHABLE: Final = (
@@ -138,6 +139,9 @@ class ContainerEnvironment(ShellEnvironment):
 
     def copy_out(self, path: str) -> Iterator[bytes]:
         """Yield a tar of a file or folder (see `Readable.copy_out`)."""
+        if self._hides(path):
+            yield self.pack(path)
+            return
         result = self._ask(self._copy_out(f"{self._id}:{path}"), timeout=_COPY_SECONDS)
         if result.code != 0:
             raise TargetError(f"{self.name}: '{path}' can't be read: {result.error_text.strip()}")
@@ -180,7 +184,8 @@ class ContainerEnvironment(ShellEnvironment):
 
     def _check_started(self, program: str, result: process.Result) -> None:
         """Raise if it was the engine that failed, and not the program."""
-        said = result.error_text.strip()
+        # Docker says on standard output why it couldn't start a program.
+        said = (result.error_text.strip() or result.text[:_SAID_CHARACTERS]).strip()
         if not said.startswith(_ENGINE_SAYS):
             return
         if result.code in (126, 127) and program in said and any(words in said for words in _MISSING):

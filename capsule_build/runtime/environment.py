@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from .errors import TargetError
+from .scripts import PACK, PUT, UNPACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 _PIPE_BYTES: Final = 1 << 20
 _PUT_SECONDS: Final = 120.0
 _TREE_SECONDS: Final = 900.0
-
-_PUT: Final = """
-part=$1.part.$$
-umask 077
-cat >"$part" && chmod "$2" "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }
-"""
 
 
 class Environment(Protocol):
@@ -138,16 +133,33 @@ class ShellEnvironment(ABC):
     ) -> Result:
         """Run a program in it (see `Environment.run`)."""
 
+    def pack(self, path: str) -> bytes:
+        """Return a tar of a file or folder, made by the environment's own `tar`.
+
+        Raises:
+            TargetError: It can't be packed.
+        """
+        folder, _, name = path.rpartition("/")
+        command = ["/bin/sh", "-c", PACK, "pack", folder or "/", name]
+        result = self.run(command, timeout=_TREE_SECONDS)
+        if result.code != 0:
+            raise TargetError(
+                f"{self.name}: '{path}' can't be read: {result.error_text.strip() or 'tar failed'}",
+                hint="A tar program must be there.",
+            )
+        return result.stdout
+
     def put(self, data: bytes | IO[bytes], path: str, mode: int = 0o644) -> None:
         """Write a file (see `Environment.put`)."""
-        result = self.run(["/bin/sh", "-c", _PUT, "put", path, f"{mode:o}"], stdin=data, timeout=_PUT_SECONDS)
+        result = self.run(["/bin/sh", "-c", PUT, "put", path, f"{mode:o}"], stdin=data, timeout=_PUT_SECONDS)
         if result.code != 0:
             raise TargetError(f"{self.name}: '{path}' can't be written: {result.error_text.strip()}")
 
     def put_tree(self, tar: Iterable[bytes], path: str) -> None:
         """Unpack a tar with the environment's own `tar` (see `Environment.put_tree`)."""
         with piped(tar) as stream:
-            result = self.run(["tar", "-xpf", "-", "-C", path], stdin=stream, timeout=_TREE_SECONDS)
+            command = ["/bin/sh", "-c", UNPACK, "unpack", path]
+            result = self.run(command, stdin=stream, timeout=_TREE_SECONDS)
         if result.code != 0:
             raise TargetError(
                 f"{self.name}: '{path}' can't be unpacked into: {result.error_text.strip() or 'tar failed'}",

@@ -192,3 +192,20 @@ for one; do drop "$one" "$trash" || fail "$one can't be removed"; done
 
 FINISH: Final = _HEAD + 'chmod a-w "$1"\n'
 """Takes the write bits from a root whose installer was killed just before."""
+
+PUT: Final = (
+    _HEAD
+    + """
+# $1: the file; $2: its mode
+part=$1.part.$$
+umask 077
+cat >"$part" && chmod "$2" "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }
+"""
+)
+"""Writes standard input to a file, wholly or not at all."""
+
+UNPACK: Final = _HEAD + 'tar -xpf - -C "$1"\n'
+"""Unpacks standard input into a folder."""
+
+PACK: Final = _HEAD + 'tar -cf - -C "$1" "$2"\n'
+"""Packs a name in a folder to standard output."""

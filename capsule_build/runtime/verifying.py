@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 import tarfile
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from .errors import CapsuleError, TargetError
 from .installing import installed
 from .platforms import Platform
 from .reader import open_bundle
+from .scripts import PACK
 from .tarheaders import Kind
 
 if TYPE_CHECKING:
@@ -145,16 +146,13 @@ def _of_tar(environment: Readable, root: str) -> Iterator[tuple[str, _Entry]]:
 
 def _of_targets_tar(environment: Environment, root: str) -> Iterator[tuple[str, _Entry]]:
     folder, _, name = root.rpartition("/")
-    result = environment.run(["tar", "-cf", "-", "-C", folder, name], timeout=_SECONDS)
+    result = environment.run(["/bin/sh", "-c", PACK, "pack", folder, name], timeout=_SECONDS)
     if result.code != 0:
         raise TargetError(
             f"{environment.name}: '{root}' can't be read: {result.error_text.strip()}",
             hint="A tar program must be there.",
         )
-    with tempfile.TemporaryFile() as held:
-        held.write(result.stdout)
-        held.seek(0)
-        yield from _of_stream(held, root)
+    yield from _of_stream(io.BytesIO(result.stdout), root)
 
 
 def _of_stream(stream: IO[bytes], root: str) -> Iterator[tuple[str, _Entry]]:
