@@ -2,7 +2,7 @@
 # Sets up what is missing for working on the project: a virtual environment in .venv, with the project in it.
 #
 #   tools/setup.sh            what builds need
-#   tools/setup.sh --tests    what the tests need too: compilers, a fuzzer, Debian's bootstrap tool
+#   tools/setup.sh --tests    what the tests need too: compilers, a fuzzer, tools for ELF files
 #
 # On Debian, as root, missing packages are installed after saying so. Elsewhere it says what to install.
 set -eu
@@ -23,8 +23,12 @@ if [ "${1:-}" = --tests ]; then
     need gcc gcc libc6-dev
     need g++ g++
     need musl-gcc musl-tools
-    need clang clang libclang-rt-dev
-    need mmdebstrap mmdebstrap
+    # The fuzzers' and sanitizers' runtime is a package of its own.
+    if ! command -v clang >/dev/null 2>&1 || ! [ -e "$(clang --print-file-name=libclang_rt.fuzzer-$(uname -m).a)" ]; then
+        missing="$missing clang libclang-rt-dev"
+    fi
+    need objcopy binutils
+    need make make
     need git git
     need xz xz-utils
     need setcap libcap2-bin
