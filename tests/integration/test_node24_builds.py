@@ -56,7 +56,9 @@ def test_docker_and_podman_make_the_same_bytes(capsules: Capsules, libc: str) ->
 def test_a_bundle_is_the_one_that_the_registry_lock_names(capsules: Capsules, libc: str) -> None:
     capsule = capsules.built("podman", libc)
     assert capsule.record["overrides"] == [], "pins are gone from the mirror: 'capsule-build pins update'"
-    named = load_registry(registry_lock()).capsules["node24-v1"]
+    registry = load_registry(registry_lock())
+    assert "node24-v1" in registry.capsules, "the lock names no node24: 'make lock'"
+    named = registry.capsules["node24-v1"]
     variant = named.variants[Platform(os.uname().machine, libc)]
     assert (named.runtime_id, named.runtime_version) == ("node24", NODE)
     assert variant.filename == capsule.path.name
@@ -112,15 +114,11 @@ def installed(tmp_path: Path) -> Path:
     home = tmp_path / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", str(home)])
     python = home / "bin" / "python"
-    run(
-        [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", str(wheel)],
-    )
+    run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", str(wheel)])
     (packages,) = home.glob("lib/python*/site-packages")
     # What the wheel depends on is seen behind it: installing all of that again would test pip.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    shown = run(
-        [str(python), "-P", "-c", "import capsule_build; print(capsule_build.__file__)"], cwd=tmp_path
-    )
+    shown = run([str(python), "-I", "-c", "import capsule_build; print(capsule_build.__file__)"])
     assert shown.text.strip() == str(packages / "capsule_build" / "__init__.py")
     return home / "bin" / "capsule-build"
 
