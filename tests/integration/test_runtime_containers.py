@@ -421,3 +421,20 @@ def test_eight_containers_at_once(running: Containers, small: Small) -> None:
         assert all(done.is_new for done in pool.map(small.install, environments))
     for environment in environments:
         verify(TAG, environment, registry=small.registry, store=small.store)
+
+
+# What the documents show
+
+
+def test_the_example_of_one_s_own_environment(running: Containers, small: Small) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+    code = text.partition("<!-- example: tested as it stands -->\n```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/runtime.md", "exec"), names)
+    container = running.start("bookworm").partition(":")[2]
+    prefix = [running.engine.name, "exec", "-i", container, "/bin/sh", "-c"]
+    environment = names["CommandEnvironment"]("mine", prefix)
+    small.cycle(environment)
+    environment.put(b"data", "/tmp/file", 0o600)
+    assert environment.run(["cat", "file"], cwd="/tmp").stdout == b"data"
+    assert environment.run(["/bin/sh", "-c", "echo $A"], env={"A": "b c"}).text == "b c\n"
