@@ -8,8 +8,8 @@ Names are loaded when they are first used: importing this module takes next to n
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
+# As `typing` has it, which takes longer to import than all of this file.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from .archive import BundleInfo, check_bundle
@@ -103,6 +103,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    import importlib  # noqa: PLC0415
+
     for home, names in _HOMES.items():
         if name in names:
             value: object = getattr(importlib.import_module(f".{home}", __name__), name)

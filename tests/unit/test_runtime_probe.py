@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from dataclasses import replace
@@ -229,16 +230,13 @@ def test_an_installed_manifest_that_is_broken_is_said() -> None:
         probe(canned)
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["uid", "room", "mount", "folder", "installed", "mode", "entry"]), st.lists(st.text())
-    )
-)
+KEYS = ("uid", "room", "mount", "folder", "installed", "mode", "entry")
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), st.lists(st.text())))
 def test_whatever_is_printed_ends_in_a_target_or_an_error(lines: Mapping[str, list[str]]) -> None:
-    try:
-        probe(Canned(**lines))
-    except (TargetError, ContractError) as error:
-        assert error.message
+    with contextlib.suppress(TargetError, ContractError):
+        assert probe(Canned(**lines)).name == "canned"
 
 
 def test_this_machine() -> None:
