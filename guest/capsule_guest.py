@@ -14,12 +14,16 @@ import traceback
 
 import capsule_asyncio
 import capsule_imports
+import capsule_output
 import capsule_reading
+import capsule_stdlib
 import capsule_urllib
 import wit_world
 
 import capsule
 
+capsule_stdlib.install()
+capsule_output.install()
 capsule_asyncio.install()
 capsule_urllib.install()
 

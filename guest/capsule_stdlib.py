@@ -7,9 +7,14 @@ import marshal
 import pathlib
 import sys
 
-# Without a use in a task, and half of the size.
+# Without a use in a task, or without the C that they need; half of the size. Not compressed: that would
+# double the compute that an import takes.
 _LEFT_OUT = {
     "test",
+    "_pyrepl",
+    "curses",
+    "sqlite3",
+    "venv",
     "idlelib",
     "tkinter",
     "turtledemo",
@@ -41,9 +46,11 @@ class _Kept(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _collect() -> dict[str, tuple[bool, bytes]]:
-    # Where the standard library lies while the snapshot is made; this file and its like come from elsewhere.
+    # Where the standard library lies while the snapshot is made.
     top = pathlib.Path(importlib.util.find_spec("json").origin).parents[1]
-    modules = {}
+    own = pathlib.Path(__file__).with_name("capsule_resources.py")
+    code = compile(own.read_bytes(), own.name, "exec", dont_inherit=True)
+    modules = {"capsule_resources": (False, marshal.dumps(code))}
     for path in sorted(top.rglob("*.py")):
         parts = path.relative_to(top).with_suffix("").parts
         if parts[0] in _LEFT_OUT or "tests" in parts or "idle_test" in parts:
@@ -55,4 +62,6 @@ def _collect() -> dict[str, tuple[bool, bytes]]:
     return modules
 
 
-sys.meta_path.insert(0, _Kept(_collect()))
+def install() -> None:
+    """Keep the standard library, and find it before anything else. Only while the snapshot is made."""
+    sys.meta_path.insert(0, _Kept(_collect()))

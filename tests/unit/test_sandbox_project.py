@@ -1,0 +1,100 @@
+"""`capsule.toml`, `.env`, folders and mounts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from capsule_build.sandbox.grants import Mount, close_folders, open_folders, read_mount
+from capsule_build.sandbox.options import ConfigError, Folder
+from capsule_build.sandbox.project import Project, load_project, variables
+
+
+def write(folder: Path, text: str) -> str:
+    (folder / "capsule.toml").write_text(text)
+    return str(folder)
+
+
+def test_a_project_has_defaults_and_an_entry_point(tmp_path: Path) -> None:
+    text = (
+        '[workflow]\nname = "W"\nversion = "1"\nentrypoint = "src/main.py"\n[tasks]\ndefault_ram = "64MB"\n'
+    )
+    assert load_project(write(tmp_path, text)) == Project("src/main.py", {"ram": "64MB"})
+
+
+def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
+    assert load_project(str(tmp_path)) == Project(None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tasks]\ndefault_cpu = 1\n", "no key 'default_cpu'"),
+        ("[tasks]\nram = '1MB'\n", "no key 'ram'"),
+        ("[other]\n", "no key 'other'"),
+        ("[workflow]\nentry = 'x'\n", "no key 'entry'"),
+        ("[workflow]\nentrypoint = 5\n", "must be a text"),
+        ("[tasks]\ndefault_ram = 'lots'\n", "must be a size"),
+        ("tasks = 5\n", "must be a table"),
+        ("not toml", "is not TOML"),
+    ],
+)
+def test_an_unknown_key_or_a_wrong_value_is_an_error(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_project(write(tmp_path, text))
+
+
+def test_only_listed_variables_are_read_and_the_processs_own_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSULE_T_A", "mine")
+    monkeypatch.setenv("CAPSULE_T_SECRET", "no")
+    lines = (
+        "# x\nCAPSULE_T_A=theirs\nexport CAPSULE_T_B='b # c'\nCAPSULE_T_C = d # e\nCAPSULE_T_D=f\nnonsense\n"
+    )
+    (tmp_path / ".env").write_text(lines)
+    names = ("CAPSULE_T_A", "CAPSULE_T_B", "CAPSULE_T_C", "CAPSULE_T_NONE")
+    assert variables(names, str(tmp_path)) == {
+        "CAPSULE_T_A": "mine",
+        "CAPSULE_T_B": "b # c",
+        "CAPSULE_T_C": "d",
+    }
+
+
+def test_a_folder_is_opened_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    opened = open_folders([Folder("./a/b", False)], [], working=str(tmp_path))
+    assert [(folder.guest, folder.writable) for folder in opened] == [("/a/b", False)]
+    assert os.path.samestat(os.fstat(opened[0].handle), (tmp_path / "a" / "b").stat())
+    close_folders(opened)
+
+
+def test_a_symlink_inside_is_followed_and_one_to_outside_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "work" / "real").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "work" / "inner").symlink_to("real")
+    (tmp_path / "work" / "outer").symlink_to("../outside")
+    close_folders(open_folders([Folder("inner", True)], [], working=str(tmp_path / "work")))
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConfigError, match="leads out of the working folder"):
+        open_folders([Folder("inner", True), Folder("outer", True)], [], working=str(tmp_path / "work"))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_folder_that_is_missing_or_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="no folder 'nope'"):
+        open_folders([Folder("nope", True)], [], working=str(tmp_path))
+    with pytest.raises(ConfigError, match="'file' is not a folder"):
+        open_folders([Folder("file", True)], [], working=str(tmp_path))
+
+
+def test_mounts_have_a_host_a_guest_and_a_mode() -> None:
+    assert read_mount("/a/b") == Mount("/a/b", "/b", True)
+    assert read_mount("/a/b::/c/d:ro") == Mount("/a/b", "/c/d", False)
+    assert read_mount("x:rw") == Mount("x", "/x", True)
+    for wrong in ("", "::/x", "/", "/a::/../x", "/a::/"):
+        with pytest.raises(ConfigError, match="must be HOST"):
+            read_mount(wrong)
