@@ -79,7 +79,7 @@ class Cleaner:
 
     def _foreign(self, word: str) -> bool:
         # A path below the root of a staged installation.
-        if self._old is not None and f".{self._old_text}/" in word:
+        if self._old is not None and re.search(rf"\.{re.escape(self._old_text)}(?![\w.-])", word):
             return True
         for part in _PARTS.split(_SHORT.sub("", word)):
             if re.match(r"/\w", part) and not _is_below(part, (*_COMMON, self._new)):

@@ -51,6 +51,8 @@ def cleaner() -> Any:
         ("./Modules/main.c Include/Python.h", "./Modules/main.c Include/Python.h"),
         ("/* Don't use ncurses extensions */", "/* Don't use ncurses extensions */"),
         ("./install/lib", ""),
+        ("./install", ""),
+        ("./install-sh -c", "./install-sh -c"),
         ("", ""),
     ],
 )

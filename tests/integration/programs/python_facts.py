@@ -120,7 +120,8 @@ def tags():
 
 
 def build_variables():
-    values = sysconfig.get_config_vars()
+    # The user's own folder is no trace: it is asked of the environment.
+    values = {name: value for name, value in sysconfig.get_config_vars().items() if name != "userbase"}
     old = re.compile(
         r"/root/|/home/|pyenv|/tmp/(?!agentcompass-capsules/)|(?<![\w.])/(?:build|install|tools)/|(?<=-[IL])/install/"
     )
