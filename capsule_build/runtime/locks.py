@@ -35,25 +35,36 @@ def lock(identity: str, *, timeout: float = 900.0) -> Iterator[None]:
     Raises:
         TargetError: Another process doesn't let go of it, or the folder of locks isn't this user's own.
     """
-    folder = _folder()
-    path = folder / hashlib.sha256(identity.encode()).hexdigest()[:32]
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    path = _folder() / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    deadline = time.monotonic() + timeout
+    handle = _locked(path)
+    while handle is None:
+        if time.monotonic() > deadline:
+            raise TargetError(
+                f"{identity}: another process has been installing here for more than {timeout:g} s.",
+                hint=f"It holds '{path}'; end it if it hangs.",
+            )
+        time.sleep(_POLL_SECONDS)
+        handle = _locked(path)
     try:
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise TargetError(
-                        f"{identity}: another process has been installing here for more than {timeout:g} s.",
-                        hint=f"It holds '{path}'; end it if it hangs.",
-                    ) from error
-                time.sleep(_POLL_SECONDS)
         yield
     finally:
+        # Whoever waits for this file sees that it lost its name, and takes a new one.
+        path.unlink(missing_ok=True)
         os.close(handle)
+
+
+def _locked(path: Path) -> int | None:
+    """Return a descriptor of the file of that name, locked; `None`: somebody else has it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.stat().st_ino == os.fstat(handle).st_ino:
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(handle)
+    return None
 
 
 def _folder() -> Path:
