@@ -6,17 +6,14 @@ it lies what it must not reach: a file beside its folders, one above, a secret v
 
 from __future__ import annotations
 
-import os
 import re
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from .tasks import HEAD, Bench, Web, error_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "the secret of this machine"
 NOTHING = object()
@@ -300,6 +297,6 @@ def test_a_folder_that_becomes_a_symlink_after_the_check_changes_nothing(ground:
     try:
         (ground.folder / "data").rename(ground.folder / "was")
         (ground.folder / "data").symlink_to("/etc")
-        assert os.readlink(f"/proc/self/fd/{opened[0].handle}") == str(ground.folder / "was")
+        assert Path(f"/proc/self/fd/{opened[0].handle}").readlink() == ground.folder / "was"
     finally:
         close_folders(opened)

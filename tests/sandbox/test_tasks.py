@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -302,7 +303,7 @@ def test_packages_come_from_a_folder_and_their_data_with_them(bench: Bench) -> N
     bench.write("lib/tool/d.txt", "data")
     bench.write("lib/fast/__init__.py", "from . import core\n")
     (bench.folder / "lib/fast/core.cpython-311-x86_64-linux-gnu.so").write_bytes(b"\x7fELF")
-    packages = {"packages": [str(bench.folder / "lib")]}
+    packages: dict[str, Any] = {"packages": [str(bench.folder / "lib")]}
     assert bench.task("import tool\nreturn tool.VALUE", **packages)["result"] == "data"
     said = bench.task("import pkgutil, tool\nreturn pkgutil.get_data('tool', 'd.txt').decode()", **packages)
     assert said["result"] == "data"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -97,10 +98,8 @@ def test_any_other_timeout_is_refused(given_: Any) -> None:
 @given(st.text())
 def test_no_text_makes_a_reader_fail_otherwise(text: str) -> None:
     for read in (read_compute, read_size, read_timeout, lambda item: read_folders([item])):
-        try:
+        with contextlib.suppress(ValueError):
             read(text)
-        except ValueError as error:
-            assert str(error)
 
 
 @given(st.text())
@@ -189,7 +188,7 @@ def test_an_error_of_an_option_names_place_option_and_value() -> None:
 
 
 def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
-    with pytest.raises(ConfigError, match="no option 'cpu'.*compute, ram, timeout"):
+    with pytest.raises(ConfigError, match=r"no option 'cpu'.*compute, ram, timeout"):
         make_policy({"cpu": 1}, name="t", function="f", where="x.py")
 
 

@@ -77,10 +77,10 @@ def test_a_symlink_inside_is_followed_and_one_to_outside_is_refused(tmp_path: Pa
     (tmp_path / "work" / "inner").symlink_to("real")
     (tmp_path / "work" / "outer").symlink_to("../outside")
     close_folders(open_folders([Folder("inner", True)], [], working=str(tmp_path / "work")))
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(ConfigError, match="leads out of the working folder"):
         open_folders([Folder("inner", True), Folder("outer", True)], [], working=str(tmp_path / "work"))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_folder_that_is_missing_or_a_file_is_an_error(tmp_path: Path) -> None:

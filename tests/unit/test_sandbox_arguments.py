@@ -1,0 +1,46 @@
+"""The words of `capsule run` and `exec`, read by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsule_build.cli.capsule.arguments import Arguments, read_arguments
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        (["run"], Arguments("run")),
+        (["run", "a.py", "x", "y"], Arguments("run", "a.py", ("x", "y"))),
+        (["exec", "a.wasm", "--json"], Arguments("exec", "a.wasm", as_json=True)),
+        (
+            ["run", "--verbose", "a.py", "--shared-compute"],
+            Arguments("run", "a.py", verbose=True, shared_compute=True),
+        ),
+        (["run", "a.py", "--mount", "x", "--mount=y:ro"], Arguments("run", "a.py", mounts=("x", "y:ro"))),
+        (
+            ["run", "--packages", "p", "a.py", "-1", "-"],
+            Arguments("run", "a.py", ("-1", "-"), packages=("p",)),
+        ),
+        (["run", "a.py", "--args-file", "f"], Arguments("run", "a.py", args_file="f")),
+        (["run", "a.py", "--", "--json", "--", "-x"], Arguments("run", "a.py", ("--json", "--", "-x"))),
+        (["run", "a.py", ""], Arguments("run", "a.py", ("",))),
+    ],
+)
+def test_words_are_read(words: list[str], arguments: Arguments) -> None:
+    assert read_arguments(words) == arguments
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--help"], ["run", "-h"], ["run", "a.py", "--nope"], ["run", "--mount"]]
+)
+def test_help_and_what_is_wrong_are_left_to_typer(words: list[str]) -> None:
+    assert read_arguments(words) is None
+
+
+@given(st.lists(st.text()))
+def test_any_words_after_two_dashes_are_the_tasks(words: list[str]) -> None:
+    found = read_arguments(["run", "a.py", "--", *words])
+    assert found == Arguments("run", "a.py", tuple(words))

@@ -1,0 +1,144 @@
+"""The folder of compiled code: private, and byte for byte what was compiled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from capsule_build.sandbox.memory import Region, regions
+from capsule_build.sandbox.store import Store, StoreError, default_root, prepare
+
+CODE = b"machine code" * 1000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(str(tmp_path / "cache"))
+    store.put("key", CODE)
+    return store
+
+
+def content(store: Store) -> bytes | None:
+    handle = store.open("key")
+    if handle is None:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        return stream.read()
+
+
+def test_what_was_kept_is_given_back_and_is_private(store: Store) -> None:
+    assert content(store) == CODE
+    assert Path(store.root).stat().st_mode & 0o777 == 0o700
+    assert Path(store.root, "key.cwasm").stat().st_mode & 0o777 == 0o600
+    assert Store(store.root + "/none").open("key") is None
+    assert store.open("other") is None
+
+
+@pytest.mark.parametrize("keep_times", [False, True])
+def test_a_changed_file_is_not_used_and_removed(store: Store, keep_times: bool) -> None:
+    path = Path(store.root, "key.cwasm")
+    before = path.stat()
+    with path.open("r+b") as stream:
+        stream.write(b"M")
+    if keep_times:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert content(store) is None
+    assert not path.exists()
+
+
+def test_another_file_under_its_name_is_not_used(store: Store, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"x" * len(CODE))
+    other.chmod(0o600)
+    other.rename(Path(store.root, "key.cwasm"))
+    assert content(store) is None
+
+
+def test_a_file_that_was_only_touched_is_compared_and_used(store: Store) -> None:
+    path = Path(store.root, "key.cwasm")
+    os.utime(path)
+    assert content(store) == CODE
+    record = Path(store.root, "key.json").read_text()
+    assert str(path.stat().st_mtime_ns) in record
+
+
+@pytest.mark.parametrize("record", ["", "{}", "[]", '{"sha256": 5, "seen": []}', '{"seen": 1}', "\0"])
+def test_without_a_whole_record_a_file_is_not_used(store: Store, record: str) -> None:
+    Path(store.root, "key.json").write_text(record)
+    assert content(store) is None
+
+
+def test_what_others_could_change_is_refused(store: Store) -> None:
+    for path, mode in ((Path(store.root), 0o755), (Path(store.root, "key.cwasm"), 0o620)):
+        own = path.stat().st_mode
+        path.chmod(mode)
+        with pytest.raises(StoreError, match="can be used by others"):
+            store.open("key")
+        path.chmod(own)
+    Path(store.root, "key.json").chmod(0o666)
+    with pytest.raises(StoreError, match="can be used by others"):
+        store.open("key")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_belongs_to_another_is_refused(store: Store) -> None:
+    os.chown(Path(store.root, "key.cwasm"), 12345, 12345)
+    with pytest.raises(StoreError, match="belongs to user 12345"):
+        store.open("key")
+    os.chown(store.root, 12345, 12345)
+    with pytest.raises(StoreError, match="belongs to user 12345"):
+        store.open("key")
+    with pytest.raises(StoreError, match="belongs to user 12345"):
+        store.put("other", CODE)
+
+
+def test_a_symlink_is_refused(store: Store, tmp_path: Path) -> None:
+    path = Path(store.root, "key.cwasm")
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="can't be opened"):
+        store.open("key")
+    link = tmp_path / "link"
+    link.symlink_to(store.root)
+    with pytest.raises(StoreError, match="is not a folder"):
+        Store(str(link)).open("key")
+
+
+def test_it_is_made_once_and_told(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "cache"))
+    made: list[bytes] = []
+    said: list[str] = []
+
+    def make() -> bytes:
+        made.append(b"wasm")
+        return b"wasm"
+
+    for _ in range(2):
+        prepare(store, "key", make, lambda wasm: wasm + CODE, said.append)
+    assert content(store) == b"wasm" + CODE
+    assert len(made) == 1
+    assert len(said) == 3
+
+
+def test_the_folder_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CAPSULE_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert default_root() == "/x/capsule-build/sandbox"
+    monkeypatch.setenv("CAPSULE_CACHE_DIR", "/y")
+    assert default_root() == "/y/sandbox"
+
+
+def test_memories_are_told_from_the_map_of_a_process(tmp_path: Path) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text(
+        "1000-2000 r-xp 00000000 fe:00 1 /x/guest.cwasm\n"
+        "10000-20000 rw-p 00000000 00:00 0 \n"
+        "20000-30000 rw-p 00000000 fe:00 1 /x/guest.cwasm\n"
+        "30000-50000 rw-p 00000000 00:00 0 \n"
+        "50000-90000 ---p 00000000 00:00 0 \n"
+        "a0000-b0000 rw-p 00000000 00:00 0 [heap]\n"
+        "c0000-d0000 rw-p 00000000 fe:00 1 /x/guest.cwasm (deleted)\n"
+    )
+    assert regions(str(maps)) == [Region(0x10000, 0x50000), Region(0xC0000, 0xD0000)]
