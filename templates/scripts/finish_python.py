@@ -62,7 +62,7 @@ def remove_unneeded(prefix: Path, library: Path) -> None:
     for archive in prefix.rglob("*.a"):
         archive.unlink()
     # Terminfo has entries that differ by case alone, which a bundle can't hold: the older spelling goes.
-    for folder, folders, files in os.walk(prefix / "share"):
+    for folder, folders, files in os.walk(prefix):
         spelled: dict[str, str] = {}
         for name in sorted((*folders, *files), reverse=True):
             if spelled.setdefault(name.casefold(), name) != name:
@@ -162,8 +162,8 @@ def write_commands(root: Path, prefix: Path, program: Path, library: Path) -> No
             # The shell version needs a shell and seven programs of the image; this one says the same.
             (folder / f"{program.name}-config").write_bytes(script.read_bytes())
         # What is left there describes the build of CPython itself.
-        for path in configuration.iterdir():
-            path.unlink()
+        shutil.rmtree(configuration)
+        configuration.mkdir()
         (configuration / "README").write_text("The files of CPython's own build are not part of a capsule.\n")
     for name in ("pip", "pip3", f"pip{program.name.removeprefix('python')}"):
         (folder / name).unlink(missing_ok=True)

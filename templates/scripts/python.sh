@@ -29,12 +29,13 @@ env -i PATH="$PATH" PYTHONHASHSEED=0 "$program" -s -B -X utf8 \
 
 texts=$root/share/licenses/cpython
 licence "$texts" "$to/lib/python$series/LICENSE.txt"
+# Where texts come along, they are those of all that is linked in.
 if [ -d "$to/licenses" ]; then
-    # The archive tells what it links by itself.
     linked=
     cp "$to"/licenses/* "$texts/"
     rm -rf "$to/licenses"
 elif [ -n "$given_texts" ]; then
+    linked=
     unpack "$given_texts" /tmp/texts
     cp /tmp/texts/licenses/* "$texts/"
 fi

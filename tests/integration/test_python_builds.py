@@ -38,9 +38,7 @@ def test_a_bundle_keeps_the_contract_and_says_what_it_is(python_capsules: Python
     assert shown["runtime"] == {"id": how.recipe, "version": how.version}
     assert shown["install_root"] == how.root
     tools = {"python", "python3", "pip", "seal-tree"}
-    assert set(shown["tools"]) == tools | (
-        {"node", "npm", "npx", "uv", "uvx"} if name == "both" else set()
-    )
+    assert set(shown["tools"]) == tools | ({"node", "npm", "npx", "uv", "uvx"} if name == "both" else set())
     assert {tool["passed"] for tool in capsule.said["smoke"]} == {True}
     assert len(capsule.said["smoke"]) == len(shown["tools"]) + 1
 

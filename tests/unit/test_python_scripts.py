@@ -7,14 +7,12 @@ import os
 import shlex
 import ssl
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capsule_build.resources import templates_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NEW = "/tmp/agentcompass-capsules/python3.12-3.12.1-linux-x86_64-glibc/runtime/python"
 
@@ -88,6 +86,62 @@ def test_no_word_is_changed_where_nothing_is_foreign(cleaner: Any) -> None:
     value = "-Wl,-z,relro  '-DNAME=\"a b\"'   -O2"
     assert cleaner.value(value) == value
     assert shlex.split(cleaner.value(value))
+
+
+def test_names_that_differ_only_by_case_are_reduced_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(templates_dir() / "scripts"))
+    finish = script("finish_python")
+    library = tmp_path / "lib/python3.12"
+    for name in (
+        "share/terminfo/N/NCR",
+        "share/terminfo/n/ncr",
+        "share/terminfo/n/nsterm",
+        "share/man/man1/python.1",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    for name in (
+        "test/regrtest.py",
+        "json/__init__.py",
+        "json/tests/test_x.py",
+        "__pycache__/os.pyc",
+        "os.py",
+    ):
+        (library / name).parent.mkdir(parents=True, exist_ok=True)
+        (library / name).write_text(name)
+    finish.remove_unneeded(tmp_path, library)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {
+        "share/terminfo/n/ncr",
+        "share/terminfo/n/nsterm",
+        "lib/python3.12/os.py",
+        "lib/python3.12/json/__init__.py",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "first_lines"),
+    [
+        (b"#!/install/bin/python3.12\nimport pydoc\n", b"#!/R/python3.12\nimport pydoc\n"),
+        (
+            b'#!/bin/sh\n\'\'\'exec\' "$(dirname -- "$(realpath -- "$0")")/python3.12" "$0" "$@"\n\' \'\'\'\nimport x\n',
+            b"#!/R/python3.12\nimport x\n",
+        ),
+        (b"#!/bin/sh\necho python\n", b"#!/bin/sh\necho python\n"),
+        (b"\x7fELF", b"\x7fELF"),
+    ],
+)
+def test_scripts_of_python_name_the_capsules_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, first_lines: bytes
+) -> None:
+    monkeypatch.syspath_prepend(str(templates_dir() / "scripts"))
+    finish = script("finish_python")
+    path = tmp_path / "script"
+    path.write_bytes(content)
+    finish._name_program(path, Path("/R/python3.12"))
+    assert path.read_bytes() == first_lines
 
 
 @pytest.fixture
