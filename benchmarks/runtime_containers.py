@@ -47,10 +47,14 @@ def measure(bench: Bench) -> list[Figure]:
             os.environ["CONTAINERS_CONF"] = str(path)
             stack.callback(os.environ.pop, "CONTAINERS_CONF")
 
+        # Podman would wait ten seconds for each.
+        at_once_option = ["--time=0"] if engine.name == "podman" else []
+
         def start() -> Environment:
             name = f"capsule-bench-{uuid.uuid4().hex[:12]}"
-            stack.callback(run, [engine.name, "rm", "--force", name], check=False)
-            run([engine.name, "run", "--detach", "--network=none", f"--name={name}", image, *_FOREVER])
+            stack.callback(run, [engine.name, "rm", "--force", *at_once_option, name], check=False)
+            made = ["--detach", "--network=none", f"--name={name}"]
+            run([engine.name, "run", *made, image, *_FOREVER])
             return open_environment(f"{engine.name}:{name}")
 
         def put(environment: Environment) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +13,13 @@ from capsule_build.runtime import TargetError
 from capsule_build.runtime.locks import lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("capsule_build.runtime.locks._FOLDER", f"{tmp_path}/locks-{{uid}}")
-    yield tmp_path / f"locks-{os.geteuid()}"
+    return tmp_path / f"locks-{os.geteuid()}"
 
 
 def test_a_lock_leaves_nothing(folder: Path) -> None:
