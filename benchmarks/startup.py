@@ -21,7 +21,7 @@ _IMAGES = {"glibc": "trixie", "musl": "musl"}
 """Upstream's program needs the image's own C library, and its C++ one for glibc."""
 
 _SECONDS = 600
-_STARTS_PER_RUN = 10
+_STARTS_PER_RUN = 30
 
 # The capsule's bash reads the clock without starting a program.
 _SCRIPT = """
