@@ -48,7 +48,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         as_json: bool = options.JSON,
     ) -> None:
         """Build every recipe for every libc that can be built here."""
-        definitions = load_definitions(folder)
+        definitions = load_definitions(folder, *recipes.values())
         plans = [
             make_plan(recipe, _options(libc), definitions.pins, dist=default_dist())
             for recipe in recipes.values()
@@ -167,7 +167,7 @@ def _plan(
 
 
 def _build_one(recipe: Recipe, folder: Path, asked: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    definitions = load_definitions(folder)
+    definitions = load_definitions(folder, recipe)
     choice = options.engine_choice(values["container_cli"], values["docker"])
     _build(
         [_plan(recipe, asked, values, definitions)], definitions, choice, values, as_json=values["as_json"]
@@ -266,7 +266,7 @@ def _print_results(
 
 
 def _print_plan(recipe: Recipe, folder: Path, asked: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    plan = _plan(recipe, asked, values, load_definitions(folder))
+    plan = _plan(recipe, asked, values, load_definitions(folder, recipe))
     if values["as_json"]:
         print_json(plan_json(plan))
         return

@@ -69,3 +69,13 @@ def test_damaged_pins_are_refused_by_the_files_name(tmp_path: Path) -> None:
     pins.write_text(pins.read_text().replace("texts_5-1", "texts_6-1"))
     with pytest.raises(ContractError, match=r"pins\.lock\.json.*checksum"):
         load_definitions(folder)
+
+
+def test_a_recipe_that_names_what_the_components_lack_is_refused(tmp_path: Path) -> None:
+    folder = fakes.World(tmp_path).recipes
+    recipe = load_recipes(folder)["tiny"]
+    path = folder / "components.toml"
+    path.write_text(path.read_text().replace("[helper", "[hepler"))
+    load_definitions(folder)
+    with pytest.raises(ContractError, match=r"names 'helper', which .*components\.toml lacks"):
+        load_definitions(folder, recipe)
