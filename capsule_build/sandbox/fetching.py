@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import http.client
 import socket
 import ssl
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -18,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 from .hosts import address_allowed, name_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_REQUEST_BYTES: Final = 16 << 20
@@ -188,47 +190,71 @@ def _send(
     record: list[dict[str, Any]],
 ) -> tuple[int, str, list[tuple[str, str]], bytes]:
     connection = http.client.HTTPConnection(target.host, target.port)
-    connection.sock = _connect(target, hosts, limit)
     entry: dict[str, Any] = {"method": method, "url": target.url, "status": None}
     try:
-        connection.putrequest(method, target.path, skip_accept_encoding=True)
-        for name, value in headers:
-            connection.putheader(name, value)
-        if body is not None:
-            connection.putheader("Content-Length", str(len(body)))
-        elif method in ("POST", "PUT", "PATCH"):
-            connection.putheader("Content-Length", "0")
-        connection.putheader("Connection", "close")
-        record.append(entry)
-        connection.endheaders(body)
-        connection.sock.settimeout(_left(limit))
-        response = connection.getresponse()
-        entry["status"] = response.status
-        content = _read(response, connection.sock, limit)
-        return response.status, response.reason, response.getheaders(), content
-    except http.client.HTTPException as error:
-        raise OSError(
-            f"{target.host} doesn't speak HTTP as it should: {type(error).__name__}: {error}"
-        ) from error
+        with _connected(target, hosts, limit) as sock:
+            connection.sock = sock
+            connection.putrequest(method, target.path, skip_accept_encoding=True)
+            for name, value in headers:
+                connection.putheader(name, value)
+            if body is not None:
+                connection.putheader("Content-Length", str(len(body)))
+            elif method in ("POST", "PUT", "PATCH"):
+                connection.putheader("Content-Length", "0")
+            connection.putheader("Connection", "close")
+            record.append(entry)
+            connection.endheaders(body)
+            response = connection.getresponse()
+            entry["status"] = response.status
+            content = _read(response)
+            # What was cut short by the end of the time is no answer.
+            _left(limit)
+            return response.status, response.reason, response.getheaders(), content
+    except (OSError, http.client.HTTPException) as error:
+        _left(limit)
+        if isinstance(error, OSError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise OSError(f"{target.host} doesn't speak HTTP as it should: {reason}") from error
     finally:
         connection.close()
 
 
-def _read(response: http.client.HTTPResponse, sock: Any, limit: float) -> bytes:
+def _read(response: http.client.HTTPResponse) -> bytes:
     pieces: list[bytes] = []
     size = 0
-    while True:
-        if sock is not None and sock.fileno() >= 0:
-            sock.settimeout(_left(limit))
-        # At most what has come: `read` would wait for a whole piece, past any limit.
-        piece = response.read1(_CHUNK)
-        if not piece:
-            return b"".join(pieces)
-        _left(limit)
+    while piece := response.read1(_CHUNK):
         size += len(piece)
         if size > MAX_RESPONSE_BYTES:
             raise OSError(f"the answer has more than {MAX_RESPONSE_BYTES} bytes")
         pieces.append(piece)
+    return b"".join(pieces)
+
+
+@contextlib.contextmanager
+def _connected(target: Target, hosts: Sequence[str], limit: float) -> Iterator[socket.socket]:
+    """Connect, and let go when the time is over: a socket's own timeout begins anew with each byte."""
+    plain = _connect(target, hosts, limit)
+    # Of the watcher's own: that of the connection can be closed, and its number be another's.
+    handle = plain.dup()
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(max(0.0, limit - time.monotonic())):
+            with contextlib.suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        if target.secure:
+            plain = ssl.create_default_context().wrap_socket(plain, server_hostname=target.host)
+        yield plain
+    finally:
+        done.set()
+        watcher.join()
+        plain.close()
+        handle.close()
 
 
 def _connect(target: Target, hosts: Sequence[str], limit: float) -> socket.socket:
@@ -253,8 +279,7 @@ def _connect(target: Target, hosts: Sequence[str], limit: float) -> socket.socke
         except OSError as error:
             failure = error
             continue
-        if not target.secure:
-            return plain
-        plain.settimeout(_left(limit))
-        return ssl.create_default_context().wrap_socket(plain, server_hostname=target.host)
+        # From here on the watcher ends what takes too long.
+        plain.settimeout(None)
+        return plain
     raise failure

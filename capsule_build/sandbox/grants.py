@@ -63,7 +63,8 @@ def open_folders(
             opened.append(OpenFolder(handle, "/" + "/".join(parts), folder.writable))
             _require_inside(handle, top, folder.path)
         for mount in mounts:
-            opened.append(OpenFolder(_open(mount.host, mount.host), mount.guest, mount.writable))  # noqa: PERF401
+            handle = _open(os.path.join(top, mount.host), mount.host)
+            opened.append(OpenFolder(handle, mount.guest, mount.writable))
     except BaseException:
         close_folders(opened)
         raise

@@ -13,6 +13,9 @@ from . import wasmtime_abi as abi
 COMPONENTIZE: Final = "0.25.1"
 """The version of componentize-py, which carries CPython 3.14 for WASI."""
 
+PREBUILT: Final = "guest.wasm"
+"""The name of a guest that a wheel has ready, beside its sources; `.digest` says what it was made from."""
+
 _PROGRAM: Final = "import sys; from componentize_py import script; sys.exit(script())"
 
 
@@ -24,9 +27,14 @@ def sources() -> str:
 
 
 def prebuilt() -> str | None:
-    """Return the path of a guest that came with the package, if one did."""
-    path = f"{sources()}/guest.wasm"
-    return path if os.path.isfile(path) else None
+    """Return the path of a guest that came with the package, if it was made from these sources."""
+    path = f"{sources()}/{PREBUILT}"
+    try:
+        with open(f"{path}.digest", "rb") as stream:
+            made_from = stream.read().decode()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    return path if made_from == digest() and os.path.isfile(path) else None
 
 
 def files() -> dict[str, bytes]:
@@ -104,3 +112,19 @@ def make_guest() -> bytes:
             timeout=600,
         )
         return output.read_bytes()
+
+
+def write_prebuilt() -> str:
+    """Make the guest and put it beside its sources, for a wheel that has it ready; return its path.
+
+    Raises:
+        CapsuleError: It can't be made.
+    """
+    from pathlib import Path
+
+    from ..runtime.files import write_atomically
+
+    path = Path(sources(), PREBUILT)
+    write_atomically(path, make_guest())
+    write_atomically(path.with_name(f"{PREBUILT}.digest"), digest().encode())
+    return str(path)

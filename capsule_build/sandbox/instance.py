@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import itertools
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,6 +32,9 @@ GRACE_SECONDS: Final = 0.06
 """How long after its time an instance may take to notice. Then it is abandoned."""
 
 _POLL_SECONDS: Final = 0.005
+MAX_ANSWER_BYTES: Final = 512 << 20
+"""Of a result, as JSON."""
+
 MAX_ABANDONED: Final = 16
 """Instances that may wait in a call of the system, abandoned, before this process starts no more."""
 
@@ -79,6 +83,9 @@ class Outcome(NamedTuple):
 
 
 _running: dict[int, Instance] = {}
+# One step of the interpreter: two threads never get the same, and so never each other's grants.
+_identities = itertools.count(1)
+_starting = _thread.allocate_lock()
 _abandoned: set[int] = set()
 _memories = LinearMemories()
 
@@ -97,12 +104,9 @@ class Instance:
         setup: What it is given.
     """
 
-    _next = 1
-
     def __init__(self, machine: Machine, setup: Setup) -> None:
         self.setup = setup
-        self.identity = Instance._next
-        Instance._next += 1
+        self.identity = next(_identities)
         self.stop: str | None = None
         self.child: Instance | None = None
         self._machine = machine
@@ -121,11 +125,12 @@ class Instance:
                 f"{MAX_ABANDONED} tasks of this process still wait in calls of the system, past their time."
             )
         self._done.acquire()
-        before = _thread.stack_size(THREAD_STACK_BYTES)
-        try:
-            _thread.start_new_thread(self._thread, (request,))
-        finally:
-            _thread.stack_size(before)
+        with _starting:
+            before = _thread.stack_size(THREAD_STACK_BYTES)
+            try:
+                _thread.start_new_thread(self._thread, (request,))
+            finally:
+                _thread.stack_size(before)
         try:
             finished = self._wait()
         except BaseException:
@@ -273,6 +278,8 @@ class Instance:
         )
         check(error)
         try:
+            if result.of.string.size > MAX_ANSWER_BYTES:
+                raise WasmError(f"The task's result has more than {MAX_ANSWER_BYTES} bytes.")
             return abi.read_string(result)
         finally:
             lib.wasmtime_component_val_delete(ctypes.byref(result))

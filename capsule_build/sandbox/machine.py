@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 STACK_BYTES: Final = 1 << 20
 """Of native stack for WebAssembly. CPython's own limit of recursion comes first."""
 
+MAX_REQUEST_BYTES: Final = 64 << 20
+"""Of one request of a guest to the host, which keeps it several times in memory while it reads it."""
+
 THREAD_STACK_BYTES: Final = 8 << 20
 """Of a thread that an instance runs in: its own, Wasmtime's and that of the callbacks."""
 
@@ -105,6 +108,8 @@ def _host_function(answer: Callable[[int, bytes], bytes]) -> ctypes._FuncPointer
         _results: int,
     ) -> int:
         try:
+            if arguments[0].of.string.size > MAX_REQUEST_BYTES:
+                return wasmtime_abi.new_error(f"A request has more than {MAX_REQUEST_BYTES} bytes.")
             wasmtime_abi.put_string(results[0], answer(context, wasmtime_abi.read_string(arguments[0])))
         except BaseException as error:
             return wasmtime_abi.new_error(f"host: {type(error).__name__}: {error}")

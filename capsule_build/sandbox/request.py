@@ -24,6 +24,7 @@ class Request(NamedTuple):
     Attributes:
         file: A source file, or a packed one; `None`: the entry point that `capsule.toml` names.
         args: The entry task's arguments.
+        kwargs: Its keyword arguments.
         packed: Whether it must be a packed file.
         mounts: Folders to add, as `HOST[::GUEST][:ro|:rw]`.
         packages: Folders of installed packages.
@@ -86,13 +87,14 @@ def perform(
 
         file = load_artifact(path)
     else:
-        file = load_source(path, project, engine, packages=_folders(request.packages))
+        file = load_source(path, project, engine, packages=_folders(request))
     context = Context(file, engine, request.working, output, event, request.shared_compute)
     return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)
 
 
-def _folders(packages: Sequence[str]) -> Sequence[str]:
-    for folder in packages:
+def _folders(request: Request) -> list[str]:
+    folders = [os.path.join(request.working, folder) for folder in request.packages]
+    for folder in folders:
         if not os.path.isdir(folder):
             raise ConfigError(f"--packages {folder} is not a folder.")
-    return packages
+    return folders

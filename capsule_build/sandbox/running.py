@@ -7,6 +7,7 @@ ran.
 
 from __future__ import annotations
 
+import _thread
 import json
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -51,6 +52,7 @@ _RETRIED: Final = {"task_error", "timeout", "fuel_exhausted", "memory_exceeded",
 _NEARLY_FULL: Final = 0.9
 
 _machine: Machine | None = None
+_making = _thread.allocate_lock()
 
 
 class Context(NamedTuple):
@@ -88,9 +90,10 @@ def machine(say: Callable[[str], None]) -> Machine:
         CapsuleError: It can't be.
     """
     global _machine  # noqa: PLW0603 (one engine holds the guest for all threads)
-    if _machine is None:
-        _machine = Machine(answer, say=say)
-    return _machine
+    with _making:
+        if _machine is None:
+            _machine = Machine(answer, say=say)
+        return _machine
 
 
 def run_entry(

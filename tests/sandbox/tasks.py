@@ -9,12 +9,15 @@ import sys
 import threading
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from capsule_build.runtime.errors import CapsuleError
 from capsule_build.runtime.process import Result, run
 from capsule_build.sandbox.request import Request, perform
+
+if TYPE_CHECKING:
+    import ssl
 
 HEAD = "from capsule import task\n"
 CAPSULE = Path(sys.executable).with_name("capsule")
@@ -108,6 +111,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if parts.path == "/drip":
+            # A header that never ends, slower than any timeout of a single read would notice.
+            self.wfile.write(b"HTTP/1.0 200 OK\r\nX: ")
+            while not self.server.closing.wait(0.05):
+                self.wfile.write(b"x")
+            return
         if parts.path == "/slow":
             self.send_response(200)
             self.end_headers()
@@ -155,10 +164,16 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class Web:
-    """A server, and what it was asked."""
+    """A server, and what it was asked.
 
-    def __init__(self) -> None:
+    Args:
+        context: Speaks TLS by it.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._server = _Server()
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"

@@ -286,6 +286,49 @@ def test_many_tasks_at_once_are_right(bench: Bench) -> None:
     assert results == {number: sum(range(number)) for number in range(60)}
 
 
+def test_tasks_at_once_have_each_their_own_grants(bench: Bench) -> None:
+    for number in range(24):
+        bench.write(f"data{number}/own", str(number))
+        listed = f"allowed_files=['data{number}:ro']"
+        body = f"import os\n    return [open('data{number}/own').read(), sum(os.path.exists(f'data{{n}}/own') for n in range(24))]"
+        bench.write(f"file{number}.py", f"{HEAD}@task(name='main', {listed})\ndef main():\n    {body}\n")
+    results: dict[int, object] = {}
+
+    def work(number: int) -> None:
+        results[number] = Bench(bench.folder).run(f"file{number}.py")["result"]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [str(number), 1] for number in range(24)}
+
+
+def test_tasks_that_hang_in_the_system_are_few_and_end(bench: Bench) -> None:
+    bench.write(
+        "file.py",
+        f"{HEAD}@task(name='main', timeout='50ms')\ndef main():\n    import capsule_asyncio\n    capsule_asyncio._sleep(6)\n",
+    )
+    bench.write("fine.py", "def main(): return 1\n")
+    bench.run("fine.py")
+    kinds = [bench.run("file.py")["error"]["error_type"] for _ in range(16)]
+    assert kinds == ["timeout"] * 16
+    refused = bench.run("fine.py")
+    assert refused["error"]["error_type"] == "wasm_error"
+    assert "still wait in calls of the system" in refused["error"]["message"]
+    end = time.monotonic() + 20
+    while not bench.run("fine.py")["success"]:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_a_request_to_the_host_and_a_result_have_their_bounds(bench: Bench) -> None:
+    asked = bench.task("import wit_world\nwit_world.host('x' * (65 << 20))", options="compute='HIGH'")
+    assert asked["error"]["error_type"] == "wasm_error"
+    assert "more than 67108864 bytes" in asked["error"]["message"]
+
+
 def resident() -> int:
     """Bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

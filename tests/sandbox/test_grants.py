@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from .tasks import HEAD, Bench, Web, error_of
 
@@ -192,3 +198,49 @@ def test_requests_are_counted(bench: Bench, web: Web) -> None:
     assert error_of(envelope)[0] == "permission_denied"
     assert len(envelope["execution"]["host_requests"]) == 1000
     assert len(json.dumps(envelope)) < 200_000
+
+
+def test_a_header_that_drips_in_is_ended_with_the_requests_time(bench: Bench, web: Web) -> None:
+    body = f"from urllib.request import urlopen\ntry: urlopen('{web.url}/drip', timeout=0.5)\nexcept OSError as e: return str(e)"
+    begin = time.monotonic()
+    assert "too long" in bench.task(body, options=LOCAL)["result"]
+    assert time.monotonic() - begin < 2
+
+
+def test_tls_is_verified(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = self_signed(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    secure = Web(context)
+    body = f"from capsule import http\nreturn http.get('https://HOST:{secure.port}/').json()"
+    options = "allowed_hosts=['localhost', '127.0.0.1']"
+    kind, message = error_of(bench.task(body.replace("HOST", "localhost"), options=options))
+    assert (kind, "CERTIFICATE_VERIFY_FAILED" in message) == ("task_error", True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert bench.task(body.replace("HOST", "localhost"), options=options)["result"] == {"hello": "world"}
+    kind, message = error_of(bench.task(body.replace("HOST", "127.0.0.1"), options=options))
+    assert (kind, "CERTIFICATE_VERIFY_FAILED" in message) == ("task_error", True)
+
+
+def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a certificate for a name, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+    return folder / "certificate.pem", folder / "key.pem"

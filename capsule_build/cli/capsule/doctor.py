@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from ...sandbox.guest import write_prebuilt
 from ...sandbox.health import examine
 from ..output import err, out, print_json
 
@@ -19,9 +20,15 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+    prebuild: Annotated[
+        bool, typer.Option("--prebuild", help="Make the guest for a wheel, beside its sources.", hidden=True)
+    ] = False,
 ) -> None:
     """Say whether tasks can run on this machine. The first time this prepares the sandbox (about 20 s)."""
+    if prebuild:
+        out().print(write_prebuilt(), markup=False)
     checks = examine(lambda text: err().print(text, markup=False))
     if as_json:
         rows = [check._asdict() for check in checks]

@@ -1,0 +1,67 @@
+"""What the guest is made from, and one that is ready."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from capsule_build.runtime.errors import CapsuleError
+from capsule_build.sandbox import guest, wasmtime_abi
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy = tmp_path / "guest"
+    shutil.copytree(guest.sources(), copy, ignore=shutil.ignore_patterns("guest.wasm*", "__pycache__"))
+    monkeypatch.setattr(guest, "sources", lambda: str(copy))
+    return copy
+
+
+def test_every_source_counts_for_the_digest(sources: Path) -> None:
+    names = guest.files()
+    assert {"task.wit", "capsule_guest.py", "capsule/__init__.py", "capsule/http.py"} <= set(names)
+    before = guest.digest()
+    for name in names:
+        own = (sources / name).read_bytes()
+        (sources / name).write_bytes(own + b" ")
+        assert guest.digest() != before, name
+        (sources / name).write_bytes(own)
+    assert guest.digest() == before
+
+
+def test_a_guest_that_is_ready_is_taken_only_if_it_was_made_from_these_sources(sources: Path) -> None:
+    assert guest.prebuilt() is None
+    (sources / "guest.wasm").write_bytes(b"ready")
+    assert guest.prebuilt() is None
+    (sources / "guest.wasm.digest").write_text(guest.digest())
+    assert guest.make_guest() == b"ready"
+    with (sources / "capsule_guest.py").open("a") as stream:
+        stream.write("# changed")
+    assert guest.prebuilt() is None
+
+
+def test_sources_that_are_missing_are_told(sources: Path) -> None:
+    (sources / "task.wit").unlink()
+    with pytest.raises(CapsuleError, match="sources are missing"):
+        guest.digest()
+
+
+def test_the_library_is_of_the_version_that_the_structures_are_for() -> None:
+    assert wasmtime_abi.library_path().endswith("/_libwasmtime.so")
+    assert wasmtime_abi.VERSION == "50.0.1"
+
+
+def test_another_version_of_the_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "wasmtime" / f"linux-{os.uname().machine}" / "_libwasmtime.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"")
+    (tmp_path / "wasmtime-49.0.0.dist-info").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    with pytest.raises(CapsuleError, match=r"Wasmtime 50\.0\.1 .* isn't installed"):
+        wasmtime_abi.library_path()
