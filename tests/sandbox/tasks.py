@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from capsule_build.runtime.errors import CapsuleError
