@@ -126,8 +126,10 @@ def test_names_that_differ_only_by_case_are_reduced_to_one(
     [
         (b"#!/install/bin/python3.12\nimport pydoc\n", b"#!/R/python3.12\nimport pydoc\n"),
         (
-            b'#!/bin/sh\n\'\'\'exec\' "$(dirname -- "$(realpath -- "$0")")/python3.12" '
-            b"\"$0\" \"$@\"\n' '''\nimport x\n",
+            (
+                b'#!/bin/sh\n\'\'\'exec\' "$(dirname -- "$(realpath -- "$0")")/python3.12" '
+                b"\"$0\" \"$@\"\n' '''\nimport x\n"
+            ),
             b"#!/R/python3.12\nimport x\n",
         ),
         (b"#!/bin/sh\necho python\n", b"#!/bin/sh\necho python\n"),
