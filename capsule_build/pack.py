@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 LEVEL: Final = 6
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE_BYTES: Final = 1 << 20
-_PIECES_AHEAD: Final = 4
+_WINDOW_BYTES: Final = 1 << zlib_ng.MAX_WBITS
+"""How far back a deflate stream can refer."""
 # RFC 1952: magic, deflate, no flags, no time, no extra flags, an unknown operating system.
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00" + b"\x00" * 4 + b"\x00\xff"
 
@@ -139,19 +140,23 @@ def _copy(path: Path, member: tarfile.TarInfo, gzip: _GzipWriter, advanced: Call
 
 
 class _GzipWriter:
-    """One gzip member, fed to the compressor in pieces of one size: its bytes could depend on them.
+    """One gzip member whose pieces are compressed side by side.
 
-    The compressor runs in a thread of its own, beside the reading and hashing.
+    Each piece is compressed by itself, with the end of the one before as its dictionary, and ends on a whole
+    byte (a sync flush); together they are one deflate stream. Pieces have one size, so that the bytes depend
+    neither on how the data comes nor on how many processors there are.
     """
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
-        self._deflate = zlib_ng.compressobj(LEVEL, zlib_ng.DEFLATED, -zlib_ng.MAX_WBITS)
-        self._compressor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="deflate")
+        workers = os.cpu_count() or 1
+        self._ahead = workers + 2
+        self._compressors = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="deflate")
         self._compressed: deque[Future[bytes]] = deque()
         self._digest = hashlib.sha256()
         self._crc = 0
         self._piece = bytearray()
+        self._dictionary = b""
         self.written = 0
         self.size = 0
         self._emit(_GZIP_HEADER)
@@ -160,7 +165,7 @@ class _GzipWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._compressor.shutdown(cancel_futures=True)
+        self._compressors.shutdown(cancel_futures=True)
 
     @property
     def sha256(self) -> str:
@@ -170,27 +175,37 @@ class _GzipWriter:
         self.written += len(data)
         self._piece += data
         while len(self._piece) >= _PIECE_BYTES:
-            self._submit(bytes(self._piece[:_PIECE_BYTES]))
+            self._submit(bytes(self._piece[:_PIECE_BYTES]), zlib_ng.Z_SYNC_FLUSH)
             del self._piece[:_PIECE_BYTES]
 
     def close(self) -> None:
-        self._submit(bytes(self._piece))
+        self._submit(bytes(self._piece), zlib_ng.Z_FINISH)
         self._piece.clear()
         while self._compressed:
             self._emit(self._compressed.popleft().result())
-        self._emit(self._deflate.flush())
         self._emit(struct.pack("<LL", self._crc, self.written & 0xFFFFFFFF))
 
-    def _submit(self, piece: bytes) -> None:
-        while len(self._compressed) >= _PIECES_AHEAD:
+    def _submit(self, piece: bytes, end: int) -> None:
+        while len(self._compressed) >= self._ahead:
             self._emit(self._compressed.popleft().result())
-        self._compressed.append(self._compressor.submit(self._compress, piece))
-
-    def _compress(self, piece: bytes) -> bytes:
         self._crc = zlib_ng.crc32(piece, self._crc)
-        return bytes(self._deflate.compress(piece))
+        self._compressed.append(self._compressors.submit(_deflate, piece, self._dictionary, end))
+        self._dictionary = piece[-_WINDOW_BYTES:]
 
     def _emit(self, data: bytes) -> None:
         self._digest.update(data)
         self.size += len(data)
         self._out.write(data)
+
+
+def _deflate(piece: bytes, dictionary: bytes, end: int) -> bytes:
+    # A negative window size means raw deflate (RFC 1951): header and trailer are the writer's.
+    compressor = zlib_ng.compressobj(
+        LEVEL,
+        zlib_ng.DEFLATED,
+        -zlib_ng.MAX_WBITS,
+        zlib_ng.DEF_MEM_LEVEL,
+        zlib_ng.Z_DEFAULT_STRATEGY,
+        dictionary,
+    )
+    return bytes(compressor.compress(piece) + compressor.flush(end))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EPOCH = 1_767_225_600
-GOLDEN = "0d9e9b73cf72534fa560009623b31036d8ab4966f5bd58a8edea1e47a16d85ce"
+GOLDEN = "3d99ec1fac07e079e4b9d3b4cda4a2932c0f9c74aaac1584ec691624308a289b"
 GOLDEN_TAR = "1220aba5e1d037ec324733abfd4434b510b8834b635f9144c68c31eb594c37bf"
 
 
