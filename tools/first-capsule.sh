@@ -3,6 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 libc=${1:-glibc}
+case $libc in glibc) other=musl ;; *) other=glibc ;; esac
 bundle=dist/node24-v1-linux-$(uname -m)-$libc.tar.gz
 
 # A Debian mirror drops a version when a newer one comes: years from now a first run should still work.
@@ -17,7 +18,7 @@ cat <<EOT
 Next:
   what is in it               .venv/bin/capsule-build inspect $bundle
   try it in your own image    .venv/bin/capsule-build test $bundle IMAGE
-  for images with musl        make capsule LIBC=musl
+  for the other kind of image make capsule LIBC=$other
   what a build would do       .venv/bin/capsule-build plan node24
   what works on this machine  .venv/bin/capsule-build doctor
 EOT
