@@ -8,7 +8,7 @@ and runs them.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import re
 import sys
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _PREFIX: Final = "/packages/"
 """How the guest names files of installed packages."""
 
-_IMPORT: Final = re.compile(rb"(?:^|[;:])[ \t]*(import|from)[ \t]+([\w.,* \t]+)", re.MULTILINE)
-_CALLED: Final = re.compile(rb"(?:import_module|__import__)\(\s*['\"]([\w.]+)['\"]")
+_IMPORT: Final = rb"(?m:(?:^|[;:])[ \t]*(import|from)[ \t]+([\w.,* \t]+))"
+_CALLED: Final = rb"(?:import_module|__import__)\(\s*['\"]([\w.]+)['\"]"
 _MACHINE_CODE: Final = (".so", ".pyd", ".dylib")
 
 
@@ -89,7 +89,10 @@ class Modules:
             name = "/".join(parts)
             kind = source.tree.kind(name)
             if kind == "file":
-                return {"kind": kind, "data": base64.b64encode(source.tree.read(name)).decode()}
+                return {
+                    "kind": kind,
+                    "data": binascii.b2a_base64(source.tree.read(name), newline=False).decode(),
+                }
             if kind == "folder":
                 return {"kind": kind, "names": source.tree.names(name)}
         return None
@@ -123,13 +126,13 @@ def _decoded(data: bytes) -> str:
 def imported(source: bytes) -> set[str]:
     """Return the top-level names that a module may import: all that it names, and rather more than fewer."""
     names: set[str] = set()
-    for word, rest in _IMPORT.findall(source):
+    for word, rest in re.findall(_IMPORT, source):
         listed = rest.split(b",") if word == b"import" else [rest]
         for item in listed:
             first = item.split()[:1]
             if first and not first[0].startswith(b"."):
                 names.add(first[0].split(b".")[0].decode())
-    names.update(name.split(b".")[0].decode() for name in _CALLED.findall(source))
+    names.update(name.split(b".")[0].decode() for name in re.findall(_CALLED, source))
     return names - sys.stdlib_module_names - {"capsule", "__future__"}
 
 

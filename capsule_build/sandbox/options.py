@@ -25,12 +25,13 @@ MAX_RETRIES: Final = 100
 
 _SIZE_UNITS: Final = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _TIME_UNITS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
-_SIZE: Final = re.compile(r"(\d{1,18})\s*(|B|KB|MB|GB)", re.IGNORECASE)
-_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)")
+# Patterns are compiled when they are first used (`re` keeps them): a task uses few of them.
+_SIZE: Final = r"(?i:(\d{1,18})\s*(|B|KB|MB|GB))"
+_TIME: Final = r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)"
 _MODES: Final = {"ro": False, "read-only": False, "rw": True, "read-write": True}
-_HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
-_ADDRESS: Final = re.compile(r"\[?[0-9a-f:.]+\]?")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST: Final = r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*"
+_ADDRESS: Final = r"\[?[0-9a-f:.]+\]?"
+_VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 class ConfigError(UsageError):
@@ -135,7 +136,7 @@ def read_size(value: Any) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
-    elif isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+    elif isinstance(value, str) and (match := re.fullmatch(_SIZE, value.strip())):
         size = int(match[1]) * _SIZE_UNITS[match[2].upper()]
     else:
         raise ValueError("it must be a size, as in '512MB', '2GB', '64 KB' or bytes.")
@@ -153,7 +154,7 @@ def read_timeout(value: Any) -> int:
         ValueError: It is none of these.
     """
     text = value.replace(" ", "").lower() if isinstance(value, str) else ""
-    parts = _TIME.findall(text)
+    parts = re.findall(_TIME, text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError("it must be a time, as in '500ms', '30s', '5m', '1h' or '1m30s'.")
     milliseconds = round(sum(float(number) * _TIME_UNITS[unit] for number, unit in parts))
@@ -221,7 +222,11 @@ def read_hosts(value: Any) -> tuple[str, ...]:
         if not isinstance(entry, str):
             raise ValueError("it lists names of hosts.")
         host = entry.strip().lower().rstrip(".")
-        if host != "*" and not _HOST.fullmatch(host) and not (":" in host and _ADDRESS.fullmatch(host)):
+        if (
+            host != "*"
+            and not re.fullmatch(_HOST, host)
+            and not (":" in host and re.fullmatch(_ADDRESS, host))
+        ):
             raise ValueError(
                 f"'{entry}' is no host: it must be a name, as in 'api.example.com', '*.example.com' or '*', "
                 "without scheme, port or path."
@@ -238,7 +243,7 @@ def read_variables(value: Any) -> tuple[str, ...]:
     """
     names = _list(value)
     for name in names:
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
             raise ValueError(f"{name!r} is no name of an environment variable.")
     return tuple(names)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FILE: Final = "capsule.toml"
 _DEFAULT: Final = "default_"
 _WORKFLOW_KEYS: Final = ("name", "version", "entrypoint")
-_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_ASSIGNMENT: Final = r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)"
 
 
 class Project(NamedTuple):
@@ -94,7 +94,7 @@ def _dot_env(path: str) -> dict[str, str]:
         raise ConfigError(f"{path} can't be read: {error}.") from None
     values = {}
     for line in lines:
-        if match := _ASSIGNMENT.fullmatch(line.strip()):
+        if match := re.fullmatch(_ASSIGNMENT, line.strip()):
             values[match[1]] = _unquoted(match[2].strip())
     return values
 

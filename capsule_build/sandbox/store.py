@@ -9,7 +9,6 @@ known (the kernel sets the time of a change, so a file can't be changed and keep
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
@@ -88,6 +87,8 @@ class Store:
         Raises:
             StoreError: The folder isn't private.
         """
+        import hashlib
+
         from ..runtime.files import write_atomically
 
         os.makedirs(self.root, mode=0o700, exist_ok=True)
@@ -123,6 +124,8 @@ class Store:
             return False
         if record["seen"] == _identity(os.fstat(handle)):
             return True
+        import hashlib
+
         digest = hashlib.sha256()
         offset = 0
         while chunk := os.pread(handle, 1 << 20, offset):

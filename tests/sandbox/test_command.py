@@ -308,12 +308,13 @@ def test_tasks_at_once_have_each_their_own_grants(bench: Bench) -> None:
 def test_tasks_that_hang_in_the_system_are_few_and_end(bench: Bench) -> None:
     bench.write(
         "file.py",
-        f"{HEAD}@task(name='main', timeout='50ms')\ndef main():\n    import capsule_asyncio\n    capsule_asyncio._sleep(6)\n",
+        f"{HEAD}@task(name='main', timeout='150ms')\ndef main():\n    import capsule_asyncio\n    capsule_asyncio._sleep(8)\n",
     )
     bench.write("fine.py", "def main(): return 1\n")
     bench.run("fine.py")
-    kinds = [bench.run("file.py")["error"]["error_type"] for _ in range(16)]
-    assert kinds == ["timeout"] * 16
+    # One that is stopped on its way to the call hangs in nothing.
+    for _ in range(25):
+        assert bench.run("file.py")["error"]["error_type"] in {"timeout", "wasm_error"}
     refused = bench.run("fine.py")
     assert refused["error"]["error_type"] == "wasm_error"
     assert "still wait in calls of the system" in refused["error"]["message"]
