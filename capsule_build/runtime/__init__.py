@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from .local import LocalEnvironment
     from .manifest import Manifest
     from .platforms import Platform
-    from .probing import Target, probe
+    from .probing import probe
     from .process import CommandError, ProgramMissingError, Result
     from .registry import Registry, Resolved, RevokedError, Variant, load_registry
     from .rules import BundleError, Rule
     from .store import Store
+    from .target import Target
     from .verifying import DifferenceError, verify
 
 _HOMES = {
@@ -52,7 +53,8 @@ _HOMES = {
     "local": ("LocalEnvironment",),
     "manifest": ("Manifest",),
     "platforms": ("Platform",),
-    "probing": ("Target", "probe"),
+    "probing": ("probe",),
+    "target": ("Target",),
     "process": ("CommandError", "ProgramMissingError", "Result"),
     "registry": ("Registry", "Resolved", "RevokedError", "Variant", "load_registry"),
     "rules": ("BundleError", "Rule"),

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from .environment import Environment
     from .manifest import Manifest
-    from .probing import Present, Target
     from .registry import Capsule, Registry, Resolved
     from .store import SignatureCheck, Store
+    from .target import Present, Target
 
 _ATTEMPTS: Final = 5
 _ISIZE_BYTES: Final = 4

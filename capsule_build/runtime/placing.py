@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from .environment import Environment
     from .layout import Mark
-    from .probing import Target
     from .reader import BundleReader, Content
     from .registry import Resolved
+    from .target import Target
     from .tarheaders import Member
 
     Members = Iterator[tuple[Member, Content]]
