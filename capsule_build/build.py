@@ -6,6 +6,7 @@ Nothing has its final name before all of it passed.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .smoke import ToolResult
 
 LOG_SUFFIX: Final = ".build.log"
+_PART: Final = ".part"
 
 
 class Reporter(Progress, Protocol):
@@ -177,6 +179,7 @@ def prepare_output(output: Path, *, may_make_folder: bool) -> None:
         raise UsageError(
             f"The output's folder {output.parent} isn't there.", hint="Make it, or give another path."
         )
+    _remove_stale_parts(output.parent)
     # Asked by doing it: root may write anywhere by its modes, but not to every file system.
     with _unnamed_output(output):
         pass
@@ -186,15 +189,25 @@ def prepare_output(output: Path, *, may_make_folder: bool) -> None:
 def _unnamed_output(output: Path) -> Iterator[Path]:
     """Yield a temporary name in the output's folder, which is gone behind the block."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=_PART, dir=output.parent)
     except OSError as error:
         raise UsageError(f"The output's folder {output.parent} is not writable: {error.strerror}.") from error
-    os.fchmod(handle, 0o644)
-    os.close(handle)
     try:
+        os.fchmod(handle, 0o644)
+        # Held as long as this process lives: that is how others know what a killed one left.
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _remove_stale_parts(folder: Path) -> None:
+    """Remove the unnamed bundles of builds that were killed."""
+    for path in folder.glob(f".*.tar.gz.*{_PART}"):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _folder(path: Path) -> Path:

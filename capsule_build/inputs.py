@@ -10,7 +10,7 @@ from .fetch import fetch_all, look_up
 from .licence_texts import pack_texts
 from .plan import Role
 from .runtime.files import sha256_file
-from .sources import stage_source
+from .sources import SUFFIXES, stage_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,10 +150,12 @@ def _by_source(item: PlannedInput, staged: Path, licence: str) -> ReadyInput:
         raise ValueError(item.name)
     # An installed prefix is a folder: what it is known by is the archive that was made of it.
     given = source if source.is_file() else staged
+    # The user's name for it stays out of the Dockerfile: it could hold anything.
+    suffix = next(ending for ending in SUFFIXES if staged.name.endswith(ending)) if not item.file else ""
     return ReadyInput(
         planned=item,
         path=staged,
-        file=staged.name,
+        file=item.file or f"{item.component}{suffix}",
         sha256=sha256_file(given),
         size=given.stat().st_size,
         origin=Origin.SOURCE,

@@ -104,7 +104,11 @@ def update_lock(
         UsageError: The lock's folder isn't there, or there is no bundle.
         CapsuleError: They differ and `check` is set, or a digest would change and may not.
     """
-    with _exclusive(path):
+    if path.exists() and not path.is_file():
+        raise UsageError(f"The registry lock {path} is not a file.")
+    if not path.name:
+        raise UsageError("--lock needs the path of a file.")
+    with contextlib.nullcontext() if check else _exclusive(path):
         registry = load_registry(path) if path.exists() else Registry({})
         regenerated, changes = regenerate(registry, dist)
         if check:

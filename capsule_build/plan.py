@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .recipes import Recipe, RuntimeChoice
 
 LAUNCHER: Final = "bin/capsule-exec"
+MAX_EPOCH: Final = 0o77777777777
+"""The largest time in a tar header: eleven octal digits (POSIX ustar)."""
 
 
 class Role(enum.Enum):
@@ -75,6 +77,7 @@ class PlannedInput:
         role: What it is for.
         platform: The platform whose variant of it is taken.
         version: The version asked for.
+        file: The name that its file has in the build: its pin's; empty where there is no pin.
         pin: The pin that it comes by; `None` where an unpinned version must be looked up, or where
             `source` takes its place.
         source: The user's own file or folder.
@@ -85,6 +88,7 @@ class PlannedInput:
     role: Role
     platform: Platform
     version: str
+    file: str
     pin: Pin | None
     source: Path | None = None
 
@@ -161,6 +165,11 @@ def make_plan(recipe: Recipe, options: BuildOptions, pins: PinSet, *, dist: Path
     _check_sources(options.sources, inputs)
 
     version = _capsule_version(recipe, versions, defaults)
+    epoch = pins.epoch if options.epoch is None else options.epoch
+    if not 0 <= epoch <= MAX_EPOCH:
+        raise UsageError(
+            f"--epoch {epoch} is not between 0 and {MAX_EPOCH}, the last second that a tar can name."
+        )
     manifest = Manifest(
         runtime_id=recipe.id,
         runtime_version=version,
@@ -169,6 +178,7 @@ def make_plan(recipe: Recipe, options: BuildOptions, pins: PinSet, *, dist: Path
         launcher=LAUNCHER,
         tools=dict(recipe.tools),
     )
+    manifest.check()
     standard = versions == defaults
     name = default_name(recipe, platform) if standard else f"{recipe.id}-{version}-{platform}.tar.gz"
     return BuildPlan(
@@ -178,7 +188,7 @@ def make_plan(recipe: Recipe, options: BuildOptions, pins: PinSet, *, dist: Path
         inputs=inputs,
         versions=versions,
         output=options.output or dist / name,
-        epoch=pins.epoch if options.epoch is None else options.epoch,
+        epoch=epoch,
     )
 
 
@@ -202,6 +212,7 @@ def _inputs(
             role=Role.RUNTIME,
             platform=platform,
             version=version,
+            file=pin.file if pinned and pin is not None else "",
             pin=pin if pinned else None,
             source=source,
         )
@@ -215,6 +226,7 @@ def _inputs(
                 role=Role.TEXTS,
                 platform=platform,
                 version=version,
+                file="",
                 pin=texts if own_texts is None else None,
                 source=own_texts,
             )
@@ -235,6 +247,7 @@ def _inputs(
                 role=role,
                 platform=where,
                 version=pin.version,
+                file=pin.file,
                 pin=pin if source is None else None,
                 source=source,
             )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION: Final = 1
 _NOT_RECIPES: Final = frozenset({"components"})
+_TAG: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*-v[1-9][0-9]*")
 _EXACT_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _OPTION: Final = re.compile(r"--[a-z0-9]+(-[a-z0-9]+)*-version")
 _SHELL: Final = "busybox-static"
@@ -144,7 +145,7 @@ def load_recipe(path: Path) -> Recipe:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ContractError(f"The recipe {path} can't be read: {error}.") from error
     reader = _Table(path, "", data)
     if reader.take("schema_version", int) != SCHEMA_VERSION:
@@ -266,6 +267,8 @@ def _check(recipe: Recipe) -> None:
 
     if recipe.id != recipe.path.stem:
         raise refuse(f"has the id '{recipe.id}', which differs from its file's name")
+    if not _TAG.fullmatch(recipe.tag):
+        raise refuse(f"has the tag {recipe.tag!r}, which is not of the form <name>-v<number>")
     if not recipe.libcs or not set(recipe.libcs) <= set(LIBCS):
         raise refuse(f"names libcs other than {', '.join(LIBCS)}")
     if not any(choice.in_version for choice in recipe.runtimes):

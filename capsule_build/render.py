@@ -41,7 +41,7 @@ def dockerfile(plan: BuildPlan, names: Mapping[str, str], *, templates: Path) ->
 
     Args:
         plan: The plan.
-        names: The file name of each input, by the input's key.
+        names: The path of each input below the context's `inputs`, by the input's key.
         templates: The folder of templates.
 
     Raises:
@@ -108,11 +108,17 @@ def render(plan: BuildPlan, inputs: Iterable[ReadyInput], folder: Path, *, templ
         InputError: The shell's package is malformed.
     """
     ready = {item.planned.key: item for item in inputs}
-    text = dockerfile(plan, {key: item.file for key, item in ready.items()}, templates=templates)
+    # Each file has a folder of its own, so that two of one name don't meet; what serves twice is there
+    # once.
+    places: dict[tuple[str, str], str] = {}
+    for key, item in ready.items():
+        places.setdefault((item.sha256, item.file), f"{key}/{item.file}")
+    names = {key: places[item.sha256, item.file] for key, item in ready.items()}
+    text = dockerfile(plan, names, templates=templates)
     beside = folder / "inputs"
     beside.mkdir()
-    for item in ready.values():
-        _link(item.path, beside / item.file)
+    for key, item in ready.items():
+        _link(item.path, beside / names[key])
     bootstrap = folder / "bootstrap"
     bootstrap.mkdir()
     shell = read_member(ready[_SHELL].path, "usr/bin/busybox")
@@ -128,6 +134,7 @@ def _link(source: Path, target: Path) -> None:
     """Put a file beside the Dockerfile without copying it, where the file systems allow that."""
     if target.exists():
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except OSError:

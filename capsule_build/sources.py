@@ -14,7 +14,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Final
 
 import zstandard
@@ -74,6 +74,11 @@ def stage_source(planned: PlannedInput, choices: Mapping[str, RuntimeChoice], fo
         raise ValueError(planned.name)
     choice = choices.get(planned.name)
     if choice is None:
+        if source.suffix != PurePath(planned.file).suffix:
+            raise UsageError(
+                f"--source {planned.name}={source} can't take the place of {planned.file}.",
+                hint="Where a pin names a Debian package or a wheel, the source must be one too.",
+            )
         version = _package_version(source)
         staged = source
     else:
@@ -137,7 +142,7 @@ def _archive_version(archive: Path, choice: RuntimeChoice, source: Path) -> str:
             text = read.decode("utf-8", "replace")
             found = re.search(choice.version_pattern, text, re.DOTALL)
             if found:
-                return ".".join(found.groups())
+                return ".".join(part for part in found.groups() if part)
     raise InputError(
         f"--source {choice.name}={source}: no {choice.version_file} in it says a version.",
         hint=f"It should be upstream's archive, with {choice.marker} and {choice.version_file} in it.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -81,6 +82,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
+    for name in ("stdout", "stderr"):
+        # Who closed it wants to hear nothing; that is no reason to fail.
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.StringIO())
     try:
         return _run(list(argv))
     except CapsuleError as error:

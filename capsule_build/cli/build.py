@@ -35,8 +35,15 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
     """Add a command for each recipe, and `all` and `plan`."""
     plan_app = typer.Typer(no_args_is_help=True, help="Print what a build would do, and do nothing.")
     for recipe in recipes.values():
-        _command(app, recipe, folder, _build_one, f"Build a capsule of {recipe.title}.", _BUILD_ONLY)
-        _command(plan_app, recipe, folder, _print_plan, f"Print what a build of {recipe.title} would do.", ())
+        _command(app, recipe, folder, _build_one, f"Build a capsule of {escape(recipe.title)}.", _BUILD_ONLY)
+        _command(
+            plan_app,
+            recipe,
+            folder,
+            _print_plan,
+            f"Print what a build of {escape(recipe.title)} would do.",
+            (),
+        )
     app.add_typer(plan_app, name="plan")
 
     @app.command("all")

@@ -36,7 +36,7 @@ def engine_choice(container_cli: str | None, docker: str | None) -> str | None:
         raise UsageError(
             f"--container-cli {container_cli} and --docker {docker} differ.", hint="Give the first alone."
         )
-    choice = container_cli or docker
+    choice = container_cli if container_cli is not None else docker
     if choice is not None and choice not in ENGINES:
         raise UsageError(f"--container-cli '{choice}' is not an engine: {' or '.join(ENGINES)}.")
     return choice

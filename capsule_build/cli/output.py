@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,18 @@ _PIPED_COLUMNS = 200
 
 def out() -> Console:
     """Return the console of results: standard output. Rich respects NO_COLOR and knows terminals."""
-    width = None if sys.stdout.isatty() else _PIPED_COLUMNS
+    width = _width() if sys.stdout.isatty() else _PIPED_COLUMNS
     return Console(width=width, soft_wrap=True, highlight=False)
 
 
 def err() -> Console:
     """Return the console of everything that isn't a result (standard error)."""
-    return Console(stderr=True, soft_wrap=True, highlight=False)
+    return Console(stderr=True, width=_width(), soft_wrap=True, highlight=False)
+
+
+def _width() -> int | None:
+    """Return the columns to use where the environment's are none at all; else `None`: Rich finds out."""
+    return _PIPED_COLUMNS if os.environ.get("COLUMNS", "1").strip() in {"", "0"} else None
 
 
 def print_json(value: Any) -> None:

@@ -50,6 +50,8 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         from ..fetch import Cache, fetch_all
         from ..smoke import bare_image, require_passed, run_smoke
 
+        if image is not None and not image.strip():
+            raise UsageError("The image has an empty name.")
         manifest = check_bundle(bundle).manifest
         if manifest.runtime_id not in recipes:
             raise UsageError(

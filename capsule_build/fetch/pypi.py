@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 from ..runtime import process
 from ..runtime.errors import InputError
 from .found import Found
-from .transfer import NotThereError, NoVersionError, UnreachableError, WrongFileError
+from .transfer import NotThereError, NoVersionError, StorageError, UnreachableError, WrongFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -215,6 +215,11 @@ def _failure(wanted: str, said: str, details: str) -> InputError:
     known = re.search(r"\(from versions: ([^)]*)\)", said)
     if known and known[1] != "none":
         return _NotAmongError(wanted, known[1].split(", "))
+    if "No space left on device" in said + details:
+        return StorageError(
+            f"The disk is full: pip can't write {wanted} into the cache.",
+            hint="Make room, or name another folder with CAPSULE_CACHE_DIR.",
+        )
     if _UNREACHED.search(said + details):
         return UnreachableError(f"pip reaches no index for {wanted}:\n{tail}", hint=_HINT)
     if known:

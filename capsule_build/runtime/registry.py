@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 REGISTRY_SCHEMA: Final = "agentcompass.capsule-registry.v1"
 
+MAX_REGISTRY_BYTES: Final = 16 << 20
+"""Bytes of a registry lock: some thousand times what one of a few dozen capsules has."""
+
 _TAG = re.compile(r"[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*-v[1-9][0-9]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}\.tar\.gz")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -199,9 +202,12 @@ def load_registry(path: Path) -> Registry:
         RegistryError: It breaks its format.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(MAX_REGISTRY_BYTES + 1)
     except OSError as error:
         raise UsageError(f"The registry lock '{path}' can't be read: {error.strerror}.") from error
+    if len(data) > MAX_REGISTRY_BYTES:
+        raise RegistryError(f"{path} is larger than a registry lock can be ({MAX_REGISTRY_BYTES} bytes).")
     try:
         return Registry.from_bytes(data)
     except RegistryError as error:

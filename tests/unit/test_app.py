@@ -622,3 +622,31 @@ def test_a_reader_that_goes_away_is_no_traceback(monkeypatch: pytest.MonkeyPatch
     )
     assert ran.stderr == b""
     assert (tmp_path / "code").read_text() in {"0\n", "1\n"}
+
+
+def test_a_closed_standard_output_is_no_defect(
+    cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert app.run(["plan", "tiny", "--json"]) == 0
+
+
+def test_errors_are_seen_where_there_are_no_columns(
+    cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert_one_message(cli("check", "/no/such/bundle.tar.gz"), 2, "/no/such/bundle.tar.gz")
+
+
+def test_an_engine_without_a_name_is_refused(world: fakes.World, cli: Callable[..., Ran]) -> None:
+    assert_one_message(cli("tiny", "--container-cli", ""), 2, "is not an engine")
+
+
+def test_an_epoch_that_no_tar_can_name_is_refused_before_any_work(
+    world: fakes.World, cli: Callable[..., Ran]
+) -> None:
+    assert_one_message(cli("tiny", "--epoch", "8589934592"), 2, "8589934591")
+
+
+def test_a_lock_that_is_no_file_is_refused(world: fakes.World, cli: Callable[..., Ran]) -> None:
+    assert_one_message(cli("lock", "--dist", world.dist, "--lock", "/dev/full"), 2, "is not a file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -90,7 +91,7 @@ def test_the_engine_is_given_the_rendered_context(world: fakes.World) -> None:
     built(world, libc="musl")
     context, bare = world.engine.contexts
     assert "tiny-1.2.3-linux-x86_64-musl" in context["Dockerfile"].decode()
-    assert context["inputs/tool-1.2.3-py3-none-musl.whl"] == b"a wheel for musl"
+    assert context["inputs/tool/tool-1.2.3-py3-none-musl.whl"] == b"a wheel for musl"
     assert set(bare) == {"Dockerfile", "busybox"}
     assert world.engine.build_options[0]["tag"] == "localhost/capsule-build/tiny:linux-x86_64-musl"
     assert world.engine.build_options[0]["keep"] is False
@@ -334,3 +335,13 @@ def test_a_folder_that_turns_out_not_to_be_writable_is_refused(
     with pytest.raises(UsageError, match="is not writable: Read-only file system"):
         built(world)
     assert world.left_over() == []
+
+
+def test_what_a_killed_build_left_is_removed_and_a_running_one_is_left_alone(world: fakes.World) -> None:
+    stale = world.dist / ".old-v1-linux-x86_64-glibc.tar.gz.abc.part"
+    stale.write_bytes(b"half")
+    held = world.dist / ".new-v1-linux-x86_64-glibc.tar.gz.def.part"
+    with held.open("wb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        prepare_output(world.dist / "x.tar.gz", may_make_folder=False)
+        assert sorted(path.name for path in world.dist.glob(".*")) == [held.name]

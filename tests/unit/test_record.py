@@ -137,7 +137,7 @@ def test_a_users_own_path_stays_at_home(world: fakes.World) -> None:
     data = record(world, world.plan(sources={"helper": own}))
     assert str(world.folder).encode() not in data
     entry = next(item for item in json.loads(data)["inputs"] if item["name"] == "helper")
-    assert (entry["reference"], entry["file"], entry["origin"]) == (None, "mine.deb", "source")
+    assert (entry["reference"], entry["file"], entry["origin"]) == (None, "helper_2.0-1_amd64.deb", "source")
     assert entry["sha256"] == hashlib.sha256(own.read_bytes()).hexdigest()
 
 

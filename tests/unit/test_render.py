@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from capsule_build.cli.definitions import load_definitions
 from capsule_build.engine.protocol import LABEL
 from capsule_build.fetch import Silence
-from capsule_build.inputs import acquire
+from capsule_build.inputs import ReadyInput, acquire
 from capsule_build.plan import BuildOptions, BuildPlan, make_plan
 from capsule_build.recipes import load_recipes
 from capsule_build.render import Context, dockerfile, render
@@ -192,19 +193,38 @@ def test_a_template_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         dockerfile(world.plan(), {}, templates=world.recipes / "templates")
 
 
+def acquired(world: fakes.World, plan: BuildPlan, name: str = "context") -> tuple[ReadyInput, ...]:
+    scratch = world.folder / f"{name}-sources"
+    scratch.mkdir()
+    return acquire(plan, world.shop.components, cache=world.cache, progress=Silence(), scratch=scratch)
+
+
 def rendered(world: fakes.World, name: str = "context") -> Context:
-    (world.folder / f"{name}-sources").mkdir()
     (world.folder / name).mkdir()
-    shop = world.shop
     plan = world.plan()
-    inputs = acquire(
-        plan,
-        shop.components,
-        cache=world.cache,
-        progress=Silence(),
-        scratch=world.folder / f"{name}-sources",
-    )
-    return render(plan, inputs, world.folder / name, templates=shop.templates)
+    inputs = acquired(world, plan, name)
+    return render(plan, inputs, world.folder / name, templates=world.shop.templates)
+
+
+def input_files(context: Context) -> list[Path]:
+    found = [path for path in (context.folder / "inputs").rglob("*") if path.is_file()]
+    assert found
+    return found
+
+
+def test_two_files_of_one_name_do_not_meet(tmp_path: Path) -> None:
+    world = fakes.World(tmp_path)
+    own = tmp_path / "own.bin"
+    own.write_bytes(b"another file under a name that is taken")
+    plan = world.plan()
+    ready = list(acquired(world, plan))
+    taken = ready[0]
+    ready[1] = replace(ready[1], path=own, file=taken.file, sha256="0" * 64)
+    folder = tmp_path / "context"
+    folder.mkdir()
+    context = render(plan, ready, folder, templates=world.shop.templates)
+    contents = {path.read_bytes() for path in input_files(context) if path.name == taken.file}
+    assert contents == {taken.path.read_bytes(), own.read_bytes()}
 
 
 def test_a_context_holds_all_that_its_dockerfile_names(tmp_path: Path) -> None:
@@ -213,7 +233,7 @@ def test_a_context_holds_all_that_its_dockerfile_names(tmp_path: Path) -> None:
     assert (context.folder / "Dockerfile").read_text() == context.dockerfile
     assert (context.folder / "bootstrap" / "busybox").read_bytes() == fakes.SHELL
     assert (context.folder / "scripts" / "step.sh").read_text() == "set -eu\n"
-    assert {path.name for path in (context.folder / "inputs").iterdir()} == {
+    assert {path.name for path in input_files(context)} == {
         pin.file for name, (pin, _) in fakes.inputs().items() if name != "tool-musl"
     }
     for name in re.findall(r"inputs/\S+", context.dockerfile):
@@ -225,7 +245,7 @@ def test_a_context_holds_all_that_its_dockerfile_names(tmp_path: Path) -> None:
 def test_inputs_are_linked_and_not_copied(tmp_path: Path) -> None:
     world = fakes.World(tmp_path)
     context = rendered(world)
-    for path in (context.folder / "inputs").iterdir():
+    for path in input_files(context):
         assert path.stat().st_nlink == 2
 
 
@@ -236,7 +256,7 @@ def test_where_no_link_can_be_made_inputs_are_copied(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "link", other_file_system)
     world = fakes.World(tmp_path)
     context = rendered(world)
-    for path in (context.folder / "inputs").iterdir():
+    for path in input_files(context):
         assert path.stat().st_nlink == 1
         assert path.stat().st_size > 0
 

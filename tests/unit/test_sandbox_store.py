@@ -142,3 +142,17 @@ def test_memories_are_told_from_the_map_of_a_process(tmp_path: Path) -> None:
         "c0000-d0000 rw-p 00000000 fe:00 1 /x/guest.cwasm (deleted)\n"
     )
     assert regions(str(maps)) == [Region(0x10000, 0x50000), Region(0xC0000, 0xD0000)]
+
+
+def test_notes_are_private_and_few(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.note("tasks-a") is None
+    store.put_note("tasks-a", b"a")
+    assert store.note("tasks-a") == b"a"
+    Path(store.root, "tasks-a").chmod(0o644)
+    with pytest.raises(StoreError, match="can be used by others"):
+        store.note("tasks-a")
+    monkeypatch.setattr("capsule_build.sandbox.store.MAX_NOTES", 3)
+    for number in range(10):
+        store.put_note(f"tasks-{number}", b"x")
+    assert len([path for path in Path(store.root).iterdir() if path.name.startswith("tasks-")]) <= 3
+    assert content(store) == CODE

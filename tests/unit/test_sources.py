@@ -46,7 +46,8 @@ FILES = {
 
 def planned(source: Path, *, name: str = "cpython", version: str = "3.12.1") -> PlannedInput:
     role = Role.RUNTIME if name == "cpython" else Role.SHIPPED
-    return PlannedInput(name, name, role, Platform("x86_64", "glibc"), version, None, source)
+    file = "" if name == "cpython" else f"pinned{source.suffix}"
+    return PlannedInput(name, name, role, Platform("x86_64", "glibc"), version, file, None, source)
 
 
 def tar_of(files: dict[str, bytes]) -> bytes:

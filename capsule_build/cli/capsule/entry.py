@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NoReturn
 
@@ -10,6 +11,8 @@ def main() -> NoReturn:
     """Run the command line and exit with its code."""
     argv = sys.argv[1:]
     if argv and argv[0] in ("run", "exec"):
+        # What is imported is no garbage, and the process ends before there is much of it.
+        gc.disable()
         from .arguments import read_arguments
 
         arguments = read_arguments(argv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -34,6 +35,7 @@ def execute_and_exit(arguments: Arguments) -> NoReturn:
 
 def execute(arguments: Arguments) -> int:
     """Do what the arguments ask for and return the exit code: 0 only if the task succeeded."""
+    gc.enable()
     screen = _Screen(arguments)
     try:
         request = Request(
