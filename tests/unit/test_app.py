@@ -624,9 +624,8 @@ def test_a_reader_that_goes_away_is_no_traceback(monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "code").read_text() in {"0\n", "1\n"}
 
 
-def test_a_closed_standard_output_is_no_defect(
-    cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("world", "cli")
+def test_a_closed_standard_output_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     assert app.run(["plan", "tiny", "--json"]) == 0
 
