@@ -45,7 +45,6 @@ class WitWorld(wit_world.WitWorld):
 def _run(wanted: dict) -> str:
     path = wanted["path"]
     sys.argv = [path, *map(str, wanted["args"])]
-    capsule_imports.install()
     try:
         # Whole before the answer is begun: a result that isn't JSON is an error of the task, and it ran once.
         return '{"result": ' + json.dumps(_result(wanted), allow_nan=False) + "}"
@@ -105,6 +104,9 @@ def _as_error(error: BaseException, path: str) -> dict:
         "message": f"{type(error).__name__}: {text}{where}" if text else type(error).__name__ + where,
     }
 
+
+# Not when a task begins: to free what the snapshot's own imports left behind would touch many of its pages.
+capsule_imports.install()
 
 # What the snapshot holds is nobody's garbage: collections leave it alone, and so don't copy its pages.
 gc.collect()

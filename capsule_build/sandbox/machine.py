@@ -44,7 +44,9 @@ class Machine:
         lib.wasmtime_config_wasm_component_model_set(config, True)
         lib.wasmtime_config_max_wasm_stack_set(config, STACK_BYTES)
         self.engine: int = lib.wasm_engine_new_with_config(config)
-        self.component = self._load(store or Store(), say)
+        self.store = store or Store()
+        self.key = guest_key()
+        self.component = self._load(say)
         self.linker: int = lib.wasmtime_component_linker_new(self.engine)
         check(lib.wasmtime_component_linker_add_wasip2(self.linker))
         self._callback = _host_function(answer)
@@ -61,8 +63,8 @@ class Machine:
         """Make every running instance ask whether it shall go on."""
         lib.wasmtime_engine_increment_epoch(self.engine)
 
-    def _load(self, store: Store, say: Callable[[str], None]) -> int:
-        key = guest_key()
+    def _load(self, say: Callable[[str], None]) -> int:
+        store, key = self.store, self.key
         for _ in range(2):
             handle = store.open(key)
             if handle is None:

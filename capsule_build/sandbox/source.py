@@ -7,6 +7,8 @@ decided by the host.
 
 from __future__ import annotations
 
+import _blake2
+import contextlib
 import json
 import os
 import time
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from .instance import Instance, Setup
 from .modules import Modules, from_folder
 from .options import COMPUTE, ConfigError, Policy, make_policy
+from .store import MAX_NOTE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,9 +130,27 @@ def read_tasks(text: str, name: str, project: Project, machine: Machine) -> tupl
 
 
 def _describe(text: str, name: str, machine: Machine) -> dict[str, Any]:
+    """Return what a file's syntax says. It is kept beside the compiled code, by a digest of the text."""
     key = (name, text)
     if key in _descriptions:
         return _descriptions[key]
+    told = json.dumps([machine.key, name, text]).encode()
+    note = f"tasks-{_blake2.blake2b(told, digest_size=32).hexdigest()}.json"
+    kept = machine.store.note(note)
+    if kept is None:
+        kept = _read_syntax(text, name, machine)
+        if len(kept) <= MAX_NOTE_BYTES:
+            # A full disk is no reason not to run.
+            with contextlib.suppress(OSError):
+                machine.store.put_note(note, kept)
+    described: dict[str, Any] = json.loads(kept)
+    if len(_descriptions) >= _REMEMBERED:
+        _descriptions.clear()
+    _descriptions[key] = described
+    return described
+
+
+def _read_syntax(text: str, name: str, machine: Machine) -> bytes:
     setup = Setup(
         fuel=COMPUTE["LOW"] * 100,
         memory=_READING_MEMORY,
@@ -139,16 +160,11 @@ def _describe(text: str, name: str, machine: Machine) -> dict[str, Any]:
         output=lambda _number, _data: None,
         answer=lambda _request, _instance: b'{"answer": null}',
     )
-    outcome = Instance(machine, setup).run(
-        json.dumps({"op": "describe", "source": text, "path": name}).encode()
-    )
+    request = json.dumps({"op": "describe", "source": text, "path": name}).encode()
+    outcome = Instance(machine, setup).run(request)
     if outcome.kind != "answer":
         said = outcome.answer.decode("utf-8", "replace")
         raise ConfigError(
             f"{name} can't be read: its syntax is too much to take apart ({outcome.kind} {said})."
         )
-    described: dict[str, Any] = json.loads(outcome.answer)
-    if len(_descriptions) >= _REMEMBERED:
-        _descriptions.clear()
-    _descriptions[key] = described
-    return described
+    return outcome.answer

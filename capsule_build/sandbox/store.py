@@ -25,6 +25,11 @@ FORMAT: Final = 1
 """Changed when `machine` configures Wasmtime in another way."""
 
 
+MAX_COMPILED: Final = 3
+MAX_NOTES: Final = 1000
+MAX_NOTE_BYTES: Final = 1 << 20
+
+
 class StoreError(CapsuleError):
     """The folder of compiled code isn't private."""
 
@@ -96,8 +101,18 @@ class Store:
         self.remove(key)
         path = f"{self.root}/{key}"
         write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
+        self._prune()
         record = {"sha256": hashlib.sha256(compiled).hexdigest(), "seen": _identity(os.stat(f"{path}.cwasm"))}
         write_atomically(_path(f"{path}.json"), json.dumps(record).encode(), mode=0o600)
+
+    def _prune(self) -> None:
+        """Keep the newest few: each has some 50 MB, and those of past versions are never asked for again."""
+        with os.scandir(self.root) as entries:
+            times = {
+                entry.name: entry.stat().st_mtime_ns for entry in entries if entry.name.endswith(".cwasm")
+            }
+        for name in sorted(times, key=times.__getitem__)[:-MAX_COMPILED]:
+            self.remove(name.removesuffix(".cwasm"))
 
     def remove(self, key: str) -> None:
         """Forget a compiled guest."""
@@ -140,20 +155,45 @@ class Store:
         return True
 
     def _record(self, key: str) -> dict[str, Any] | None:
-        path = f"{self.root}/{key}.json"
+        try:
+            record = json.loads(self.note(f"{key}.json") or b"null")
+        except ValueError:
+            return None
+        if isinstance(record, dict) and isinstance(record.get("sha256"), str) and "seen" in record:
+            return record
+        return None
+
+    def note(self, name: str) -> bytes | None:
+        """Return what a small file holds, or `None` when there is none.
+
+        Raises:
+            StoreError: It could have been written by somebody else.
+        """
+        path = f"{self.root}/{name}"
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
         with os.fdopen(handle, "rb") as stream:
-            _require_private(os.fstat(stream.fileno()), path)
-            try:
-                record = json.loads(stream.read(4096))
-            except ValueError:
-                return None
-        if isinstance(record, dict) and isinstance(record.get("sha256"), str) and "seen" in record:
-            return record
-        return None
+            _require_private(os.fstat(handle), path)
+            return stream.read(MAX_NOTE_BYTES)
+
+    def put_note(self, name: str, data: bytes) -> None:
+        """Keep a small file, in a folder that `open` has found private. Of each kind, a thousand stay.
+
+        Args:
+            name: Its kind, a dash, and what tells it from others of that kind.
+            data: What it holds.
+        """
+        from ..runtime.files import write_atomically
+
+        kind = name.partition("-")[0] + "-"
+        others = [other for other in os.listdir(self.root) if other.startswith(kind)]
+        if len(others) >= MAX_NOTES:
+            for other in others:
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{self.root}/{other}")
+        write_atomically(_path(f"{self.root}/{name}"), data, mode=0o600)
 
 
 def _path(text: str) -> Any:

@@ -156,3 +156,10 @@ def test_notes_are_private_and_few(store: Store, monkeypatch: pytest.MonkeyPatch
         store.put_note(f"tasks-{number}", b"x")
     assert len([path for path in Path(store.root).iterdir() if path.name.startswith("tasks-")]) <= 3
     assert content(store) == CODE
+
+
+def test_only_the_newest_few_are_kept(store: Store) -> None:
+    for number in range(5):
+        store.put(f"k{number}", CODE)
+    kept = sorted(path.name for path in Path(store.root).iterdir())
+    assert kept == sorted(f"k{number}.{suffix}" for number in (2, 3, 4) for suffix in ("cwasm", "json"))
