@@ -31,7 +31,7 @@ check: setup ## Lint, types and unit tests: under a minute
 	$(PYTHON) -m ruff check --quiet .
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest tests/unit -q
+	$(PYTHON) -m pytest tests/unit -q -n auto
 
 .PHONY: test
 test: setup-tests ## Set up what is missing, run all tests, with real engines

@@ -72,7 +72,7 @@ def test_a_field_is_found_at_the_start_of_a_line_only(tmp_path: Path) -> None:
         b"!<arch>\n" + fakes.ar_member("other", b"", size="-60") + fakes.ar_member("data.tar", b""),
         b"!<arch>\n" + fakes.ar_member("data.tar", bytes(2048), size="-1"),
         b"!<arch>\n" + b"x" * 60,
-        b"!<arch>\n" + fakes.ar_member("data.tar.gz", gzip.compress(bytes(10240))[:-20]),
+        b"!<arch>\n" + fakes.ar_member("data.tar.gz", gzip.compress(bytes(10240), mtime=0)[:-20]),
         b"!<arch>\n" + fakes.ar_member("data.tar.xz", lzma.compress(bytes(10240))[:-20]),
         GOOD[:-200],
     ],

@@ -131,10 +131,24 @@ def test_a_long_error_is_cut_at_its_front() -> None:
     assert len(raised.value.message) < 5000
 
 
+def wait_until_it_waits() -> None:
+    """Return when the main thread waits for a program's output: an interrupt finds it there."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while True:
+        frame = sys._current_frames()[main]
+        while frame is not None and frame.f_code.co_name != "communicate":
+            frame = frame.f_back  # type: ignore[assignment]  # the last frame's is None
+        if frame is not None:
+            return
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("timeout", [None, 60.0])
 def test_an_interrupt_ends_the_program(tmp_path: Path, timeout: float | None) -> None:
     def interrupt() -> None:
         wait_for(tmp_path / "pid")
+        wait_until_it_waits()
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -148,6 +162,7 @@ def test_an_interrupt_ends_the_program(tmp_path: Path, timeout: float | None) ->
 def test_an_interrupt_ends_the_children_of_a_program_with_a_time_limit(tmp_path: Path) -> None:
     def interrupt() -> None:
         wait_for(tmp_path / "child")
+        wait_until_it_waits()
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
