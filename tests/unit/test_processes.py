@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -135,12 +136,7 @@ def wait_until_it_waits() -> None:
     """Return when the main thread waits for a program's output: an interrupt finds it there."""
     main = threading.main_thread().ident
     assert main is not None
-    while True:
-        frame = sys._current_frames()[main]
-        while frame is not None and frame.f_code.co_name != "communicate":
-            frame = frame.f_back  # type: ignore[assignment]  # the last frame's is None
-        if frame is not None:
-            return
+    while "communicate" not in (frame.name for frame in traceback.extract_stack(sys._current_frames()[main])):
         time.sleep(0.01)
 
 
