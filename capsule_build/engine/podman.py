@@ -49,6 +49,9 @@ OLDEST: Final = (4, 0)
 
 _PROBE_SECONDS: Final = 30.0
 _ABORT_SECONDS: Final = 30.0
+_ABORT_PAUSE_SECONDS: Final = 0.1
+_QUIET_CHECKS: Final = 5
+"""How many times in a row nothing may be left of an interrupted build."""
 _LIST_ATTEMPTS: Final = 50
 _COPY_CHUNK_BYTES: Final = 1 << 20
 
@@ -224,17 +227,32 @@ class PodmanEngine:
             lines.break_off()
             return
         end = time.monotonic() + _ABORT_SECONDS
-        try:
-            while time.monotonic() < end:
-                # A step that is ended fails, and the build with it; then Podman cleans up as it always does.
-                self._service.end_builds()
-                lines.join(0.1)
-                if not lines.is_alive() and not self._build_containers() - before:
-                    return
-            lines.break_off()
-            error.add_note("Podman was still ending the build: 'podman ps --all --external' lists it.")
-        except (ContainerError, EngineError):
-            error.add_note("Podman doesn't say whether the build's containers were removed.")
+        quiet = 0
+        while quiet < _QUIET_CHECKS:
+            if time.monotonic() > end:
+                lines.break_off()
+                error.add_note("Podman was still ending the build: 'podman ps --all --external' lists it.")
+                return
+            # A step that is ended fails, and the build with it; then Podman cleans up as it always does.
+            self._service.end_builds()
+            lines.join(_ABORT_PAUSE_SECONDS)
+            if not lines.is_alive():
+                # An interrupt can have met a call on a connection that is then of no use: asked again, a new
+                # one is made.
+                with contextlib.suppress(ContainerError, EngineError):
+                    quiet = 0 if self._remove_left(before) else quiet + 1
+                time.sleep(_ABORT_PAUSE_SECONDS)
+
+    def _remove_left(self, before: set[str]) -> bool:
+        """Remove what a build that ended has left, and return whether there was any.
+
+        Stages run side by side: one may still make a container behind the end of the answer, and then nobody
+        else removes it.
+        """
+        left = self._build_containers() - before
+        for container in left:
+            self.remove_container(container)
+        return bool(left)
 
     def create(self, spec: ContainerSpec, *, name: str) -> str:
         """See `Engine.create`."""

@@ -29,7 +29,8 @@ _LONGEST_FOLDER: Final = 60
 """A Unix socket's path has at most 107 bytes (unix(7)), and the names below this folder are in it."""
 
 _BUILD_RUNNER: Final = b"buildah-oci-runtime"
-"""The process that runs a build's step. Ended by SIGTERM it ends the step and the build cleans up."""
+"""The process that runs a build's step. The step's own processes are its children."""
+_RUNTIMES: Final = (b"runc", b"crun")
 
 
 class PodmanService:
@@ -86,11 +87,17 @@ class PodmanService:
             time.sleep(0.05)
 
     def end_builds(self) -> None:
-        """End the build steps that are running, for Podman goes on with them when its caller is gone."""
-        for pid in _descendants(self._process.pid):
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] == _BUILD_RUNNER:
-                    os.kill(pid, signal.SIGTERM)
+        """End the build steps that are running, for Podman goes on with them when its caller is gone.
+
+        The programs of a step are killed, so that the step fails and the build cleans up as it does behind
+        any step that fails. Podman's own processes are left alone: a signal to them can end the service too.
+        """
+        for runner in _descendants(self._process.pid):
+            if _program(runner) == _BUILD_RUNNER:
+                for pid in _descendants(runner):
+                    if _program(pid).rpartition(b"/")[2] not in _RUNTIMES:
+                        with contextlib.suppress(OSError):
+                            os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End the service and remove its private folder. A second call does nothing."""
@@ -232,6 +239,14 @@ def _processes() -> dict[int, _Process]:
             state, parent, group = status.read_text().rpartition(")")[2].split()[:3]
             found[int(status.parent.name)] = _Process(state, int(parent), int(group))
     return found
+
+
+def _program(pid: int) -> bytes:
+    """Return the name that a process was started by; a runtime's where the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] or _RUNTIMES[0]
+    except OSError:
+        return _RUNTIMES[0]
 
 
 def _descendants(ancestor: int) -> list[int]:

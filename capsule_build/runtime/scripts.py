@@ -33,6 +33,8 @@ _STATE: Final = """
 for one in /tmp "$C" "$S"; do
   if [ -e "$one" ] || [ -L "$one" ]; then say folder "$one $(ls -ldn "$one" 2>&1)"; fi
 done
+# Asked behind the list: somebody else may just be making the folder.
+[ -w "$C" ] && say capsules writable
 if [ -d "$C" ] && [ ! -L "$C" ]; then
   for one in "$C"/* "$C"/.[!.]*; do
     if [ -e "$one" ] || [ -L "$one" ]; then say entry "${one##*/}"; fi
@@ -70,7 +72,6 @@ for one in """
 [ -d /tmp ] && say tmp there
 [ -w /tmp ] && say tmp writable
 [ -w / ] && say tmp creatable
-[ -w "$C" ] && say capsules writable
 if [ -r /proc/self/mounts ]; then
   while read -r device place kind options rest; do say mount "$place $options"; done </proc/self/mounts
 fi
