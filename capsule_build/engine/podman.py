@@ -48,7 +48,7 @@ OLDEST: Final = (4, 0)
 """Podman's API took its present form in 4.0."""
 
 _PROBE_SECONDS: Final = 30.0
-_ABORT_SECONDS: Final = 30.0
+_ABORT_SECONDS: Final = 90.0
 _ABORT_PAUSE_SECONDS: Final = 0.1
 _QUIET_CHECKS: Final = 5
 """How many times in a row nothing may be left of an interrupted build."""
@@ -244,11 +244,7 @@ class PodmanEngine:
                 time.sleep(_ABORT_PAUSE_SECONDS)
 
     def _remove_left(self, before: set[str]) -> bool:
-        """Remove what a build that ended has left, and return whether there was any.
-
-        Stages run side by side: one may still make a container behind the end of the answer, and then nobody
-        else removes it.
-        """
+        """Remove what a build left (a stage may make a container behind the answer's end); was there any?"""
         left = self._build_containers() - before
         for container in left:
             self.remove_container(container)
