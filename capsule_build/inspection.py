@@ -26,6 +26,8 @@ INSPECTION_SCHEMA: Final = "capsule-build.inspection.v1"
 _CHUNK_BYTES: Final = 1 << 20
 _SPOOLED_IN_MEMORY: Final = 4 << 20
 _TWO_LEVELS: Final = frozenset({"abi", "runtime"})
+_PRIVATE: Final = "abi/"
+"""Where a bundle's own loaders and libraries lie."""
 _VERSION = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)_(?P<number>[0-9]+(?:\.[0-9]+)*)")
 _GLIBC_NAMES = re.compile(r"(?:ld-linux.*|ld64|libc|libm|libpthread|libdl|librt)\.so\.[0-9]+")
 _MUSL_NAMES = re.compile(r"ld-musl-.*\.so\.[0-9]+|libc\.musl-.*\.so\.[0-9]+|libc\.so")
@@ -88,8 +90,8 @@ class Inspection:
         components: The components by name.
         areas: Where the unpacked bytes are.
         elves: The ELF files by name.
-        requires: The highest symbol version that any of them needs, by family: the oldest versions of the
-            libraries with which all of the bundle works.
+        requires: The highest symbol version that any of them needs, by family: what the private libraries
+            must have. What those need of each other doesn't count.
         unreadable: Files that begin as ELF does, but are broken: their names, and why.
     """
 
@@ -178,7 +180,10 @@ def inspect_bundle(path: Path) -> Inspection:
             areas=tuple(Area(name, files[name], sizes[name]) for name in sorted(sizes)),
             elves=tuple(sorted(elves, key=lambda file: file.name)),
             requires=highest(
-                f"{family}_{number}" for file in elves for family, number in file.requires.items()
+                f"{family}_{number}"
+                for file in elves
+                if not file.name.startswith(_PRIVATE)
+                for family, number in file.requires.items()
             ),
             unreadable=unreadable,
         )

@@ -111,14 +111,14 @@ def update_lock(
     with contextlib.nullcontext() if check else _exclusive(path):
         registry = load_registry(path) if path.exists() else Registry({})
         regenerated, changes = regenerate(registry, dist)
+        moved = [change for change in changes if change.before is not None]
         if check:
             if changes or regenerated.to_bytes() != (path.read_bytes() if path.exists() else b""):
                 raise CapsuleError(
                     f"{path} is not what the bundles in {dist} make:\n{describe(changes)}",
-                    hint="Regenerate it with 'capsule-build lock'.",
+                    hint=f"Regenerate it with 'capsule-build lock{' --replace' if moved else ''}'.",
                 )
             return changes
-        moved = [change for change in changes if change.before is not None]
         if moved and not replace_digests:
             raise CapsuleError(
                 f"A digest would change under an unchanged tag:\n{describe(moved)}",

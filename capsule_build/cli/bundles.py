@@ -70,7 +70,10 @@ def inspect(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
     )
     for name, reason in sorted(inspection.unreadable.items()):
         out().print(f"[yellow]broken[/yellow] {escape(name)}: {escape(reason)}")
-    out().print(f"\nOldest library versions that all of it works with: {_versions(inspection.requires)}")
+    out().print(
+        f"\nNewest library versions that its programs ask for: {_versions(inspection.requires)}. "
+        "The capsule has these libraries itself: an image needs none of them."
+    )
 
 
 def _print_facts(info: BundleInfo) -> None:

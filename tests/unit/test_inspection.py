@@ -33,6 +33,9 @@ NODE = make_elf(
         },
     )
 )
+PRIVATE_LIBRARY = make_elf(
+    ElfSpec(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.41", "GLIBC_ABI_DT_RELR")})
+)
 ADDON = make_elf(ElfSpec(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.34",)}))
 
 
@@ -45,6 +48,7 @@ def with_elves() -> Bundle:
             file("bin/capsule-exec", make_elf(ElfSpec(type=2, dynamic=False)), executable=True),
         )
         .add(
+            file("abi/glibc/libstdc++.so.6", PRIVATE_LIBRARY),
             folder("runtime"),
             folder("runtime/node"),
             file("runtime/node/node", NODE + bytes(5 << 20), executable=True),
@@ -65,8 +69,8 @@ def bundle(tmp_path: Path) -> Path:
 
 def test_elf_files_are_told_with_abi_and_versions(bundle: Path) -> None:
     found = {item.name: item for item in inspect_bundle(bundle).elves}
-    assert list(found) == ["bin/capsule-exec", "runtime/node/addon.node", "runtime/node/node"]
     assert {name: item.abi for name, item in found.items()} == {
+        "abi/glibc/libstdc++.so.6": Abi.GLIBC,
         "bin/capsule-exec": Abi.STATIC,
         "runtime/node/addon.node": Abi.GLIBC,
         "runtime/node/node": Abi.GLIBC,
@@ -76,7 +80,9 @@ def test_elf_files_are_told_with_abi_and_versions(bundle: Path) -> None:
     assert found["bin/capsule-exec"].requires == {}
 
 
-def test_the_highest_version_of_all_counts(bundle: Path) -> None:
+def test_the_highest_version_of_all_counts_but_for_what_private_libraries_need(bundle: Path) -> None:
+    (library,) = [item for item in inspect_bundle(bundle).elves if item.name.startswith("abi/")]
+    assert library.requires == {"GLIBC": "2.41"}
     assert inspect_bundle(bundle).requires == {"CXXABI": "1.3.9", "GLIBC": "2.34", "GLIBCXX": "3.4.21"}
 
 
@@ -84,7 +90,7 @@ def test_a_broken_elf_file_does_not_hide_the_rest(bundle: Path) -> None:
     inspection = inspect_bundle(bundle)
     assert list(inspection.unreadable) == ["runtime/node/broken.so"]
     assert "cut off" in inspection.unreadable["runtime/node/broken.so"]
-    assert len(inspection.elves) == 3
+    assert len(inspection.elves) == 4
 
 
 def test_sizes_count_regular_files_by_folder(bundle: Path) -> None:
@@ -257,7 +263,7 @@ def test_inspect_prints_tables_for_people(app: typer.Typer, bundle: Path) -> Non
         for line in lines
     )
     assert any("broken runtime/node/broken.so" in line for line in lines)
-    assert "Oldest library versions that all of it works with: CXXABI 1.3.9, GLIBC 2.34" in lines[-1]
+    assert "its programs ask for: CXXABI 1.3.9, GLIBC 2.34, GLIBCXX 3.4.21. The capsule has" in lines[-1]
 
 
 def test_inspect_prints_json_for_machines(app: typer.Typer, bundle: Path) -> None:

@@ -157,7 +157,17 @@ def test_a_check_writes_nothing_and_says_what_differs(dist: Path, lock: Path) ->
     with pytest.raises(CapsuleError, match=f"nothing -> {digest}") as raised:
         update_lock(lock, dist, check=True)
     assert raised.value.exit_code == 1
+    assert raised.value.hint == "Regenerate it with 'capsule-build lock'."
     assert not lock.exists()
+
+
+def test_a_check_names_the_option_that_a_changed_digest_needs(dist: Path, lock: Path) -> None:
+    lay(dist)
+    update_lock(lock, dist)
+    lay(dist, note=b"other bytes")
+    with pytest.raises(CapsuleError) as raised:
+        update_lock(lock, dist, check=True)
+    assert raised.value.hint == "Regenerate it with 'capsule-build lock --replace'."
 
 
 def test_a_check_sees_a_lock_that_was_edited(dist: Path, lock: Path) -> None:
