@@ -8,6 +8,7 @@ form that the build unpacks, and hashed as the user gave it.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import lzma
 import re
@@ -18,6 +19,7 @@ from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Final
 
 import zstandard
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from .debian_archive import control_field
 from .prefixes import pack_prefix
@@ -169,20 +171,32 @@ def _members(archive: Path, choice: RuntimeChoice, source: Path) -> Iterator[tup
         else:
             raise UsageError(f"--source {choice.name}={source}: its form isn't known.", hint=_kinds())
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError) as error:
+        if _is_zip(archive) and not archive.name.endswith((".zip", ".whl")):
+            raise UsageError(
+                f"{source} is a zip archive or a wheel, which its name doesn't say.",
+                hint="Its name must end in .zip, or be a wheel's (ending in .whl).",
+            ) from error
         # tarfile lists what it has tried, over many lines.
         why = str(error).partition("\n")[0].rstrip(":")
         raise InputError(f"{source} is damaged: {why}.") from error
 
 
+def _is_zip(archive: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return zipfile.is_zipfile(archive)
+    return False
+
+
 def _package_version(source: Path) -> str:
     if source.name.endswith(".deb"):
         return control_field(source, "Version")
-    if source.name.endswith(".whl") and source.name.count("-") >= 4:
-        return source.name.split("-")[1]
-    raise UsageError(
-        f"{source} can't take this input's place.",
-        hint="Where a pin names a Debian package or a wheel, the source must be one too.",
-    )
+    try:
+        return str(parse_wheel_filename(source.name)[1])
+    except InvalidWheelFilename as error:
+        raise UsageError(
+            f"{source}: '{source.name}' is not a wheel's name, from which its version is read.",
+            hint="Give it the name that it was published under: NAME-VERSION-PYTHON-ABI-PLATFORM.whl.",
+        ) from error
 
 
 def _kinds() -> str:

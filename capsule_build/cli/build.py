@@ -52,6 +52,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         docker: str = options.DEPRECATED_ENGINE,
         newer_pins: bool = options.NEWER,
         keep: bool = options.KEEP,
+        verbose: bool = options.VERBOSE,
         as_json: bool = options.JSON,
     ) -> None:
         """Build every recipe for every libc that can be built here."""
@@ -61,7 +62,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
             for recipe in recipes.values()
             for libc in recipe.libcs
         ]
-        values = {"newer_pins": newer_pins, "keep": keep}
+        values = {"newer_pins": newer_pins, "keep": keep, "verbose": verbose}
         _build(
             plans,
             definitions,
@@ -77,6 +78,7 @@ _BUILD_ONLY = (
     ("docker", str, options.DEPRECATED_ENGINE),
     ("newer_pins", bool, options.NEWER),
     ("keep", bool, options.KEEP),
+    ("verbose", bool, options.VERBOSE),
 )
 
 
@@ -217,7 +219,7 @@ def _build(
             )
             began = time.monotonic()
             try:
-                with build_reporter(console) as report:
+                with build_reporter(console, verbose=values["verbose"]) as report:
                     results.append(build(plan, shop, report))
             except CapsuleError as error:
                 if not go_on:

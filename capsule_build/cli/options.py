@@ -23,6 +23,7 @@ NEWER = typer.Option(
 KEEP = typer.Option(
     False, "--keep", help="Keep a failed build's containers and log, and say how to look into them."
 )
+VERBOSE = typer.Option(False, "--verbose", help="Show the engine's whole log, not only its steps.")
 JSON = typer.Option(False, "--json", help="Print the result as JSON.")
 
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ..fetch import Cache, fetch_all
 from ..fetch.mirror import export as export_files
+from ..fetch.mirror import prepare_export
 from ..fetch.update import changes, named, update, write_pins
 from ..resources import recipes_dir
 from .definitions import load_definitions
@@ -98,6 +99,7 @@ def export(
     """Lay the pinned inputs out by digest, for CAPSULE_SOURCE_MIRROR on another machine."""
     definitions = load_definitions(recipe_folder(context))
     pins = named(definitions.pins, components or ())
+    prepare_export(folder)
     with build_reporter(err()) as progress:
         fetched = fetch_all(pins, cache=Cache(), components=definitions.components, progress=progress)
     size = export_files(((pin, got.path) for pin, got in fetched.items()), folder)

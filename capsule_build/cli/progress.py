@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
+from ..runtime.errors import CapsuleError
 from .output import human_size
 
 if TYPE_CHECKING:
@@ -25,10 +26,19 @@ _LOG_WIDTH = 100
 
 
 class Lines:
-    """Shows each event as a line: for CI, files and dumb terminals."""
+    """Shows each event as a line: for CI, files and dumb terminals.
 
-    def __init__(self, console: Console) -> None:
+    Of the engine's log only the steps are shown, until `show_log` asks for all of it.
+
+    Args:
+        console: Where to.
+        verbose: Whether the engine's whole log is shown.
+    """
+
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
         self._console = console
+        self._verbose = verbose
+        self._log: list[str] = []
         self._began: dict[tuple[str, str], float] = {}
 
     def started(self, pin: Pin) -> None:
@@ -54,8 +64,19 @@ class Lines:
         self._print(f"{text} ...")
 
     def log(self, line: str) -> None:
-        """Repeat a line of the engine's log."""
-        self._print(f"  {line.rstrip()}")
+        """Repeat a line of the engine's log, if it is a step or all of it was asked for."""
+        from ..engine.buildlog import STEP
+
+        self._log.append(line)
+        if self._verbose or STEP.match(line):
+            self._print(f"  {line.rstrip()}")
+
+    def show_log(self) -> None:
+        """Repeat the engine's whole log, where that wasn't done all along."""
+        if not self._verbose and self._log:
+            self._print("The engine's whole log:")
+            for line in self._log:
+                self._print(f"  {line.rstrip()}")
 
     def packed(self, size: int) -> None:
         """Say nothing: packing takes seconds."""
@@ -145,17 +166,25 @@ def wants_bars(console: Console) -> bool:
 
 
 @contextlib.contextmanager
-def build_reporter(console: Console) -> Iterator[Lines | Bars]:
+def build_reporter(console: Console, *, verbose: bool = False) -> Iterator[Lines | Bars]:
     """Show how downloads and builds go on, in the way that fits the console.
 
     Args:
         console: Standard error's, as a rule. Its colours follow NO_COLOR.
+        verbose: Whether the engine's whole log is shown, line by line.
 
     Yields:
         A `fetch.Progress` that hears of the steps of a build as well.
     """
-    if not wants_bars(console):
-        yield Lines(console)
+    if verbose or not wants_bars(console):
+        lines = Lines(console, verbose=verbose)
+        try:
+            yield lines
+        except CapsuleError as error:
+            # Known by what it carries: its class would bring in the engines' packages.
+            if getattr(error, "log_tail", ()):
+                lines.show_log()
+            raise
         return
     with Bars(console) as bars:
         yield bars

@@ -47,11 +47,12 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
     ) -> None:
         """Run every tool of a bundle in an image of your own, with the network off."""
         from ..engine import select_engine
+        from ..engine.protocol import check_reference
         from ..fetch import Cache, fetch_all
         from ..smoke import bare_image, require_passed, run_smoke
 
-        if image is not None and not image.strip():
-            raise UsageError("The image has an empty name.")
+        if image is not None:
+            check_reference(image)
         manifest = check_bundle(bundle).manifest
         if manifest.runtime_id not in recipes:
             raise UsageError(

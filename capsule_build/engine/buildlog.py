@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _TAIL_LINES: Final = 40
 """How many of the last lines an error repeats."""
 
-_STEP: Final = re.compile(r"(?:\[\d+/\d+\] )?STEP \d+/\d+ ?: ", re.IGNORECASE)
+STEP: Final = re.compile(r"(?:\[\d+/\d+\] )?STEP \d+/\d+ ?: ", re.IGNORECASE)
 """Docker prints `Step 2/7 : RUN ...`; Podman `STEP 2/7: RUN ...`, with `[1/2] ` before it in a stage."""
 
 _NOT_TEXT: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -95,7 +95,7 @@ class BuildLog:
         line = _NOT_TEXT.sub("", line)
         if not line.strip():
             return
-        if _STEP.match(line):
+        if STEP.match(line):
             self._step = line.strip()
         if running := _RUNNING.fullmatch(line):
             self.container = running[1]

@@ -7,11 +7,12 @@ A build never has a network. A container is always removed, also after an error 
 from __future__ import annotations
 
 import contextlib
+import re
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from ..runtime.errors import CapsuleError, EngineError, InputError
+from ..runtime.errors import CapsuleError, EngineError, InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -22,6 +23,12 @@ LABEL: Final = "org.agentcompass.capsule-build"
 
 OUTPUT_LIMIT: Final = "64m"
 """How much of a container's output an engine keeps. A program that prints for ever fills no disk."""
+
+_NAME: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE: Final = re.compile(
+    rf"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?"
+)
 
 
 class EngineMissingError(EngineError):
@@ -275,6 +282,21 @@ def container(engine: Engine, spec: ContainerSpec) -> Iterator[str]:
             error.add_note(f"Then the container '{name}' could not be removed: {second.message}")
         raise
     engine.remove_container(name)
+
+
+def check_reference(reference: str) -> None:
+    """Check that a text can be an image's name, tag, digest or id, so that no engine is asked for nothing.
+
+    The grammar is that of the OCI distribution project's references.
+
+    Raises:
+        UsageError: It can't.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        raise UsageError(
+            f"'{reference}' is not an image's reference.",
+            hint="One reads [HOST[:PORT]/]NAME[:TAG][@DIGEST], with NAME in lower case, as debian:12.",
+        )
 
 
 def qualified(reference: str) -> str:

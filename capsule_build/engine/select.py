@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Final
 
 from ..runtime.errors import EngineError, UsageError
@@ -58,7 +59,9 @@ def _first_usable(engines: Mapping[str, Callable[[], Engine]], say: Callable[[st
             failures.append(error)
             continue
         if failures:
-            say(f"{failures[0].message} {name.capitalize()} is used.")
+            set_by = f"DOCKER_HOST is set to '{host}'. " if (host := os.environ.get("DOCKER_HOST")) else ""
+            said = failures[0].message.rstrip(".")
+            say(f"{set_by}{said}. {name.capitalize()} is used.")
         return engine
     raise EngineError(
         "No container engine can be used:\n" + "\n".join(f"  - {error.message}" for error in failures),

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.errors import InputError, UsageError
@@ -57,6 +58,21 @@ def ask(place: Location, pin: Pin, transfer: Transfer, say: Callable[[str], None
     return file
 
 
+def prepare_export(folder: Path) -> None:
+    """Make a mirror's folder and see that it can be written to: what takes long comes behind that.
+
+    Raises:
+        UsageError: It can't be made or written to.
+    """
+    try:
+        (folder / "sha256").mkdir(parents=True, exist_ok=True)
+        # Asked by doing it: root may write anywhere by its modes, but not to every file system.
+        with tempfile.TemporaryFile(dir=folder / "sha256"), tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
 def export(files: Iterable[tuple[Pin, Path]], folder: Path) -> int:
     """Lay inputs out as a source mirror, with an `index.json` that says what is what.
 
@@ -89,8 +105,12 @@ def export(files: Iterable[tuple[Pin, Path]], folder: Path) -> int:
         document = {"schema_version": INDEX_SCHEMA, "files": dict(sorted(index.items()))}
         write_atomically(folder / "index.json", (json.dumps(document, indent=2) + "\n").encode())
     except OSError as error:
-        raise UsageError(f"{folder} can't be written: {error.strerror or error}.") from error
+        raise _unwritable(folder, error) from error
     return total
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f"{folder} can't be written: {error.strerror or error}.")
 
 
 def _old_index(folder: Path) -> dict[str, dict[str, Any]]:

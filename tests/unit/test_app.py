@@ -138,6 +138,7 @@ COMMANDS = {
         "docker|podman",
         "--newer-pins",
         "--keep",
+        "--verbose",
         "--json",
     ),
     ("plan", "node24"): ("--libc", "--node-version", "--source", "--epoch", "--json"),
@@ -513,10 +514,14 @@ def test_a_bundle_is_tried_in_a_users_image(world: fakes.World, cli: Callable[..
 @pytest.mark.usefixtures("engine")
 def test_an_image_that_is_not_there_is_pulled(world: fakes.World, cli: Callable[..., Ran]) -> None:
     build(world.plan(), world.shop, world.report)
-    ran = cli("test", world.dist / NAME, "docker.io/library/[x]")
+    ran = cli("test", world.dist / NAME, "docker.io/library/x")
     assert ran.code == 0
-    assert "Pulling docker.io/library/[x]." in ran.err
+    assert "Pulling docker.io/library/x." in ran.err
     assert "pull" in world.engine.calls
+
+
+def test_what_cant_be_an_image_is_wrong_usage(cli: Callable[..., Ran]) -> None:
+    assert_one_message(cli("test", "b.tar.gz", "BAD IMAGE!"), 2, "'BAD IMAGE!' is not an image's reference.")
 
 
 @pytest.mark.usefixtures("engine")

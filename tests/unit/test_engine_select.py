@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from capsule_build.engine import ContainerError, ContainerSpec, Engine, container, select_engine
-from capsule_build.engine.protocol import EngineDownError, EngineMissingError, qualified
+from capsule_build.engine.protocol import (
+    EngineDownError,
+    EngineMissingError,
+    check_reference,
+    qualified,
+)
 from capsule_build.runtime.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
@@ -63,10 +68,17 @@ def test_docker_is_used_without_a_choice_and_nothing_is_said() -> None:
     assert podman.done == []
 
 
-def test_podman_is_used_where_docker_cannot_be_and_one_line_says_why() -> None:
+def test_podman_is_used_where_docker_cannot_be_and_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
     name, said = select(None, EngineDownError("Docker's daemon is not running."), Made("podman"))
     assert name == "podman"
     assert said == ["Docker's daemon is not running. Podman is used."]
+
+
+def test_the_line_names_a_docker_host_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "bogus")
+    _, said = select(None, EngineDownError("What listens there: no port"), Made("podman"))
+    assert said == ["DOCKER_HOST is set to 'bogus'. What listens there: no port. Podman is used."]
 
 
 @pytest.mark.parametrize("choice", ["docker", "podman"])
@@ -152,3 +164,36 @@ def test_a_removal_that_fails_is_an_error_of_its_own() -> None:
 )
 def test_a_short_name_is_completed_as_docker_does(short: str, whole: str) -> None:
     assert qualified(short) == whole
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *("debian", "debian:12", "some/thing", "quay.io/some/thing:1.2_3-x", "localhost:5000/a/b__c/d--e"),
+        *("0123456789ab", f"sha256:{'0' * 64}", f"some/thing:1@sha256:{'a' * 64}", "HOST/thing"),
+    ],
+)
+def test_what_can_name_an_image_is_taken(reference: str) -> None:
+    check_reference(reference)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        " ",
+        "BAD IMAGE!",
+        "Debian",
+        "-x",
+        "a//b",
+        "a:",
+        "a@b",
+        "a/b:c:d",
+        "https://host/image",
+        "a\n",
+        "_a",
+    ],
+)
+def test_what_cant_name_an_image_is_wrong_usage(reference: str) -> None:
+    with pytest.raises(UsageError, match="is not an image's reference"):
+        check_reference(reference)

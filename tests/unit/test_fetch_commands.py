@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import pytest
 import typer
@@ -16,9 +17,10 @@ from typer.testing import CliRunner
 
 from capsule_build.cli import cache, pins
 from capsule_build.cli.progress import Bars, Lines, build_reporter
+from capsule_build.engine.protocol import BuildError
 from capsule_build.fetch import Cache
 from capsule_build.pins import Pin, PinSet, dump_pins, load_pins
-from capsule_build.runtime.errors import UsageError
+from capsule_build.runtime.errors import CapsuleError, UsageError
 from tests.servers import isolate
 
 if TYPE_CHECKING:
@@ -107,6 +109,20 @@ def test_pins_are_exported_as_a_source_mirror(folder: Path) -> None:
     assert (folder / "mirror" / "index.json").is_file()
 
 
+def test_an_export_that_cant_be_written_is_refused_before_anything_is_fetched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the folder should have been looked at first")
+
+    monkeypatch.setattr("capsule_build.cli.pins.fetch_all", refuse)
+    (folder / "file").touch()
+    for place in (folder / "file", "/proc/mirror"):
+        shown = call(folder, "pins", "export", str(place))
+        assert isinstance(shown.exception, UsageError)
+        assert "can't be written" in str(shown.exception)
+
+
 def test_the_cache_is_listed_with_what_names_its_files(folder: Path) -> None:
     shown = call(folder, "cache", "list").stdout
     assert "tool (any)" in shown
@@ -151,6 +167,29 @@ def test_progress_tells_what_happens(way: type[Lines | Bars]) -> None:
     reporter.step("Smoke")
     for text in ("Inputs [all]", "tool (any)", "note: mind [this]", "Smoke"):
         assert text in written(console)
+
+
+def told(*, verbose: bool, failing: CapsuleError | None) -> list[str]:
+    """What a build's log looks like where it is no terminal."""
+    console = Console(file=io.StringIO(), width=200)
+    expected = pytest.raises(type(failing)) if failing else contextlib.nullcontext()
+    with expected, build_reporter(console, verbose=verbose) as reporter:
+        for line in ("Step 1/2 : COPY a b", "copied [a]", "[1/2] STEP 2/2: RUN", "ran"):
+            reporter.log(line)
+        if failing:
+            raise failing
+    return written(console).splitlines()
+
+
+def test_a_log_has_the_engines_steps_and_all_of_it_when_a_build_fails_or_that_is_asked_for() -> None:
+    steps = ["  Step 1/2 : COPY a b", "  [1/2] STEP 2/2: RUN"]
+    whole = [steps[0], "  copied [a]", steps[1], "  ran"]
+    failed = BuildError("it failed", step="2", log_tail=("ran",))
+    assert told(verbose=False, failing=None) == steps
+    assert told(verbose=True, failing=None) == whole
+    assert told(verbose=True, failing=failed) == whole
+    assert told(verbose=False, failing=failed) == [*steps, "The engine's whole log:", *whole]
+    assert told(verbose=False, failing=CapsuleError("a smoke test failed")) == steps
 
 
 def test_a_terminal_gets_bars_and_a_log_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:

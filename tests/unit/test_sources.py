@@ -165,6 +165,17 @@ def test_a_wheel_stands_for_a_component_by_its_own_version(tmp_path: Path) -> No
         stage_source(planned(wheel, name="uv", version="0.12.11"), CHOICES, tmp_path)
 
 
+def test_a_wheel_under_another_name_is_told_which_name_it_needs(tmp_path: Path) -> None:
+    wheel = tmp_path / "uv.whl"
+    wheel.touch()
+    with pytest.raises(UsageError, match="is not a wheel's name") as raised:
+        stage_source(planned(wheel, name="uv", version="0.12.10"), {}, tmp_path)
+    assert "NAME-VERSION-PYTHON-ABI-PLATFORM.whl" in (raised.value.hint or "")
+    renamed = write_archive(tmp_path, ".zip").rename(tmp_path / "renamed.tar.gz")
+    with pytest.raises(UsageError, match="is a zip archive or a wheel, which its name doesn't say"):
+        stage_source(planned(renamed), CHOICES, tmp_path)
+
+
 def test_a_runtime_is_called_by_its_name_or_as_its_pins_call_it_and_its_texts_can_be_given(
     tmp_path: Path,
 ) -> None:
