@@ -7,12 +7,15 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .. import __version__
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..runtime.errors import CapsuleError
 
@@ -60,6 +63,17 @@ def print_error(error: CapsuleError) -> None:
         console.print(escape(error.hint))
     for note in getattr(error, "__notes__", ()):
         console.print(escape(note))
+
+
+def version_printer(program: str) -> Callable[[bool], None]:
+    """Return what `--version` of a command calls."""
+
+    def show(asked: bool) -> None:
+        if asked:
+            sys.stdout.write(f"{program} {__version__}\n")
+            raise typer.Exit
+
+    return show
 
 
 def human_size(size: int) -> str:

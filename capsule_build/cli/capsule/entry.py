@@ -20,6 +20,6 @@ def main() -> NoReturn:
             from .execute import execute_and_exit
 
             execute_and_exit(arguments)
-    from .app import run
+    from .app import main as run_typer
 
-    sys.exit(run(argv))
+    run_typer(argv)

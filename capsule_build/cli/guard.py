@@ -1,0 +1,81 @@
+"""What both commands do about errors: each becomes one message and an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+from typer.exceptions import TyperException
+
+from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, UsageError
+from .output import err, print_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+_DEBUG_VARIABLE = "CAPSULE_DEBUG"
+_EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+def guarded(program: str, call: Callable[[], object]) -> int:
+    """Run a command line and return its exit code; what goes wrong is printed.
+
+    Args:
+        program: The command's name, for messages.
+        call: A Typer application in its non-standalone mode: it returns what it exits with.
+    """
+    for name in ("stdout", "stderr"):
+        # Who closed it wants to hear nothing; that is no reason to fail.
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.StringIO())
+    try:
+        return _code(call())
+    except CapsuleError as error:
+        print_error(error)
+        return error.exit_code
+    except TyperException as error:
+        if error.format_message():
+            print_error(UsageError(error.format_message(), hint=f"'{program} --help' lists what there is."))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        err().print("Interrupted.")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who reads our output has had enough; Python must not try to flush it once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print_error(CapsuleError(f"{where}{error.strerror or error}."))
+        return 1
+    except Exception as error:  # the last resort: no traceback reaches a user
+        if os.environ.get(_DEBUG_VARIABLE):
+            raise
+        print_error(
+            CapsuleError(
+                f"{program} itself failed: {type(error).__name__}: {error}",
+                hint=f"This is a defect. {_DEBUG_VARIABLE}=1 shows where; please report that.",
+            )
+        )
+        return 1
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end the program as an exception does, so that all that is open is cleaned up."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _code(result: object) -> int:
+    if result == EXIT_INTERRUPTED:
+        # Typer has turned a Ctrl-C into its exit code.
+        raise KeyboardInterrupt
+    return result if isinstance(result, int) else 0
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(_EXIT_TERMINATED)

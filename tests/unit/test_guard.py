@@ -1,0 +1,93 @@
+"""Errors become one message and an exit code, the same way for both commands."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+import typer
+from typer import BadParameter
+
+from capsule_build.cli import app as build_app
+from capsule_build.cli.capsule import app as capsule_app
+from capsule_build.cli.guard import guarded
+from capsule_build.runtime.errors import EngineError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    Caught = pytest.CaptureFixture[str]
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def call() -> NoReturn:
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (TargetError("no [room]", hint="make some"), 7, "error: no [room]\nmake some\n"),
+        (EngineError("it is down"), 4, "error: it is down\n"),
+        (
+            BadParameter("no such option"),
+            2,
+            "error: Invalid value: no such option\n'prog --help' lists what there is.\n",
+        ),
+        (KeyboardInterrupt(), 130, "Interrupted.\n"),
+        (typer.Abort(), 130, "Interrupted.\n"),
+        (OSError(28, "No space left on device", "/a/file"), 1, "error: /a/file: No space left on device.\n"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_one_message_and_a_code(
+    error: BaseException, code: int, said: str, capsys: Caught
+) -> None:
+    assert guarded("prog", raising(error)) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_defect_names_the_program_and_shows_where_when_that_is_asked_for(
+    capsys: Caught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CAPSULE_DEBUG", raising=False)
+    assert guarded("prog", raising(ZeroDivisionError("by zero"))) == 1
+    assert "error: prog itself failed: ZeroDivisionError: by zero\n" in capsys.readouterr().err
+    monkeypatch.setenv("CAPSULE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        guarded("prog", raising(ZeroDivisionError("by zero")))
+
+
+@pytest.mark.parametrize(("result", "code"), [(None, 0), (0, 0), (3, 3), ("text", 0)])
+def test_what_a_command_exits_with_is_kept(result: object, code: int) -> None:
+    assert guarded("prog", lambda: result) == code
+
+
+@pytest.mark.parametrize("module", [build_app, capsule_app], ids=lambda module: module.__name__)
+class TestBothCommands:
+    def test_a_ctrl_c_that_typer_turned_into_a_code_is_said(
+        self,
+        module: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: Caught,
+    ) -> None:
+        made = typer.Typer()
+        made.command()(raising(KeyboardInterrupt()))
+        monkeypatch.setattr(module, "make_app", lambda *_: made)
+        assert module.run([]) == 130
+        assert capsys.readouterr().err == "Interrupted.\n"
+
+    @pytest.mark.parametrize("stream", ["stdout", "stderr"])
+    def test_a_closed_stream_is_no_defect(
+        self,
+        module: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        stream: str,
+    ) -> None:
+        monkeypatch.setattr(sys, stream, None)
+        assert module.run(["--version"]) == 0
+        assert module.run(["nonsense"]) == 2
