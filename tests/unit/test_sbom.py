@@ -13,13 +13,13 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from capsule_build import sbom as module
 from capsule_build.fetch import Silence
 from capsule_build.inputs import Origin, ReadyInput, acquire
 from capsule_build.pins import Pin
 from capsule_build.plan import Role
 from capsule_build.runtime.errors import ContractError
 from capsule_build.sbom import component_versions, make_sbom, native_version
+from capsule_build.sbom import document as module
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -19,18 +19,18 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from .plan import Role
-from .resources import native_dir
-from .runtime.errors import ContractError
+from ..plan import Role
+from ..resources import native_dir
+from ..runtime.errors import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from .components import Component as PartDefinition
-    from .inputs import ReadyInput
-    from .pins import Pin
-    from .plan import BuildPlan
+    from ..components import Component as PartDefinition
+    from ..inputs import ReadyInput
+    from ..pins import Pin
+    from ..plan import BuildPlan
 
 FILE_NAME: Final = "share/sbom.cdx.json"
 NATIVE: Final = "native"

@@ -1,0 +1,101 @@
+"""Whether an SBOM holds: the official schema, and what that leaves open.
+
+The schema takes two things of one bom-ref, references to nothing, package URLs that aren't any, and licence
+expressions that nobody can read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+
+from ..runtime.errors import ContractError
+from . import spdx
+from .writing import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAX_WORDS: Final = 300
+
+
+def check_sbom(data: bytes) -> None:
+    """Hold an SBOM against CycloneDX 1.6's schema and against what the schema leaves open.
+
+    Raises:
+        ContractError: It doesn't hold; the message says where.
+    """
+    document = read_document(data)
+    check_references(document)
+    for component in components_of(document):
+        _check_component(component)
+    found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode())
+    if found is not None:
+        raise ContractError(f"The SBOM breaks CycloneDX's schema: {str(found)[:_MAX_WORDS]}")
+
+
+def check_references(document: dict[str, Any]) -> None:
+    """Refuse a bom-ref that is there twice, and a reference to one that isn't there.
+
+    Raises:
+        ContractError: There is one.
+    """
+    known: set[str] = set()
+    for component in components_of(document):
+        reference = component.get("bom-ref")
+        if reference in known:
+            raise ContractError(f"The SBOM has the bom-ref {reference!a} twice.")
+        if isinstance(reference, str):
+            known.add(reference)
+    said: set[str] = set()
+    for entry in _objects(document.get("dependencies")):
+        if entry.get("ref") in said:
+            raise ContractError(f"The SBOM lists the dependencies of {entry.get('ref')!a} twice.")
+        said.add(str(entry.get("ref")))
+        for reference in (entry.get("ref"), *entry.get("dependsOn", ()), *entry.get("provides", ())):
+            _check_known(reference, known, "a dependency")
+    for entry in _objects(document.get("compositions")):
+        for reference in (*entry.get("assemblies", ()), *entry.get("dependencies", ())):
+            _check_known(reference, known, "a composition")
+
+
+def components_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all components of a document, also those in others, the one that it is about first."""
+    waiting = [document["metadata"]["component"], *_objects(document.get("components"))]
+    while waiting:
+        component = waiting.pop(0)
+        yield component
+        waiting[:0] = _objects(component.get("components"))
+
+
+def _check_known(reference: object, known: set[str], where: str) -> None:
+    if reference not in known:
+        raise ContractError(f"The SBOM has {where} of {reference!a}, which is no component of it.")
+
+
+def _check_component(component: dict[str, Any]) -> None:
+    name = component.get("name")
+    if "purl" in component:
+        try:
+            canonical = PackageURL.from_string(component["purl"]).to_string()
+        except ValueError as error:
+            raise ContractError(f"The SBOM's component {name!a} has no valid package URL: {error}") from error
+        if canonical != component["purl"]:
+            raise ContractError(f"The SBOM's component {name!a} has a package URL other than {canonical}.")
+    for choice in _objects(component.get("licenses")):
+        expression = choice.get("expression")
+        if isinstance(expression, str) and spdx.normalised(expression) is None:
+            raise ContractError(
+                f"The SBOM's component {name!a} has the licence {expression!a}: no SPDX expression."
+            )
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise ContractError("The SBOM has a list of something other than objects.")
+    return value

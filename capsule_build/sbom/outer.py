@@ -1,0 +1,36 @@
+"""The SBOM beside a bundle: the one inside, plus the bundle's own digest, which that one can't know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .writing import CAPSULE, as_bytes, read_document, with_serial_number
+
+
+def outer_sbom(inner: bytes, *, filename: str, sha256: str, size: int) -> bytes:
+    """Return the SBOM that is published beside a bundle.
+
+    It is a document of its own, with a serial number of its own, and names the inner one by its BOM-Link
+    (https://cyclonedx.org/capabilities/bomlink/).
+
+    Args:
+        inner: The bundle's `share/sbom.cdx.json`.
+        filename: The bundle's file name.
+        sha256: The bundle's SHA-256, in lower-case hexadecimal.
+        size: The bundle's size in bytes.
+
+    Raises:
+        ContractError: `inner` isn't a CycloneDX document about a component.
+    """
+    document = read_document(inner)
+    root: dict[str, Any] = document["metadata"]["component"]
+    root["hashes"] = [{"alg": "SHA-256", "content": sha256}]
+    root["properties"] = [
+        *root.get("properties", []),
+        {"name": f"{CAPSULE}:filename", "value": filename},
+        {"name": f"{CAPSULE}:size", "value": str(size)},
+    ]
+    serial = str(document["serialNumber"]).removeprefix("urn:uuid:")
+    inside = {"type": "bom", "url": f"urn:cdx:{serial}/1", "comment": "The same, inside the bundle."}
+    root["externalReferences"] = [*root.get("externalReferences", []), inside]
+    return as_bytes(with_serial_number(document))
