@@ -31,6 +31,7 @@ check: setup ## Lint, types and unit tests: under a minute
 	$(PYTHON) -m ruff check --quiet .
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
+	$(PYTHON) tools/lint_workflows.py
 	$(PYTHON) -m pytest tests/unit -q -n auto
 
 .PHONY: test
@@ -38,6 +39,7 @@ test: setup-tests ## Set up what is missing, run all tests, with real engines
 	$(PYTHON) -m ruff check --quiet .
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
+	$(PYTHON) tools/lint_workflows.py
 	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests -m "not soak and not matrix" --durations=15
 
 .PHONY: soak
