@@ -6,6 +6,7 @@ Nothing has its final name before all of it passed.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import os
 import tempfile
@@ -112,6 +113,7 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
             f"{plan.options.build_architecture}, and one that wasn't tried gets no bundle.",
             hint="Build it on a machine of that architecture.",
         )
+    started = datetime.datetime.now(datetime.UTC)
     prepare_output(plan.output, may_make_folder=plan.options.output is None)
     with shop.cache.stage() as scratch:
         report.step("Inputs")
@@ -150,6 +152,7 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
                 templates=shop.templates,
                 dockerfile=context.dockerfile,
                 engine=shop.engine.info(),
+                started=started,
             )
             # The record goes first: a bundle without its record can't be released, while a record without
             # its bundle is only out of date.

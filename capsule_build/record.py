@@ -6,6 +6,7 @@ The release's provenance is made from it.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import platform
@@ -13,9 +14,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
 from . import __version__
+from .builder import builder_of, source_of
 from .inputs import Origin
 from .pins import dump_pins
-from .resources import native_dir
+from .resources import checkout, native_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
     from .engine.protocol import EngineInfo
     from .inputs import ReadyInput
     from .pack import Packed
-    from .pins import PinSet
+    from .pins import Pin, PinSet
     from .plan import BuildPlan
 
-SCHEMA_VERSION: Final = "capsule-build.record.v1"
+SCHEMA_VERSION: Final = "capsule-build.record.v2"
 SUFFIX: Final = ".build.json"
 
 
@@ -40,9 +42,23 @@ def make_record(
     templates: Path,
     dockerfile: str,
     engine: EngineInfo,
+    started: datetime.datetime,
 ) -> bytes:
-    """Return the build record of a bundle: JSON with sorted keys, and a final newline."""
+    """Return the build record of a bundle: JSON with sorted keys, and a final newline.
+
+    Args:
+        plan: The plan that it was built by.
+        inputs: The inputs that it was made of.
+        packed: The bundle's digest and size.
+        pins: The pins that the plan was made with.
+        templates: The folder of templates.
+        dockerfile: The rendered Dockerfile.
+        engine: What built it.
+        started: When the build began. It ends now.
+    """
     options = plan.options
+    builder = builder_of()
+    source = source_of(checkout())
     record = {
         "schema_version": SCHEMA_VERSION,
         "bundle": {"filename": plan.output.name, "sha256": packed.sha256, "size": packed.size},
@@ -70,7 +86,14 @@ def make_record(
             "pins": _digest(dump_pins(pins)),
             "dockerfile": _digest(dockerfile.encode()),
         },
+        "source": None
+        if source is None
+        else {"commit": source.commit, "modified": source.modified, "repository": source.repository},
         "builder": {
+            "id": builder.id,
+            "invocation": builder.invocation,
+            "started": _time(started),
+            "finished": _time(datetime.datetime.now(datetime.UTC)),
             "capsule_build": __version__,
             "python": platform.python_version(),
             "zlib_ng": metadata.version("zlib-ng"),
@@ -97,6 +120,7 @@ def _input(item: ReadyInput) -> dict[str, Any]:
         "origin": item.origin.value,
         # A path of the builder's machine says nothing to others, and too much about the machine.
         "reference": item.reference if item.pin else None,
+        "pin": _pin(item.pin) if item.pin else None,
         "file": item.file,
         "sha256": item.sha256,
         "size": item.size,
@@ -104,15 +128,36 @@ def _input(item: ReadyInput) -> dict[str, Any]:
     }
 
 
+def _pin(pin: Pin) -> dict[str, str]:
+    return {
+        "target": pin.target,
+        "kind": pin.kind,
+        "package": pin.package,
+        "version": pin.version,
+        "file": pin.file,
+        "locator": pin.locator,
+    }
+
+
+def _time(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _tree_digest(folder: Path) -> str:
-    """Return one digest over the names and bytes of all files that a build takes from a folder."""
+    """Return one digest over the names and bytes of all files that a build takes from a folder.
+
+    It is in-toto's `dirHash` (Go's Hash1): the SHA-256 of what `sha256sum` prints of all files by name.
+    """
+    files = {
+        path.relative_to(folder).as_posix(): path
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            name = path.relative_to(folder).as_posix()
-            digest.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
-    return f"sha256:{digest.hexdigest()}"
+    for name, path in sorted(files.items()):
+        digest.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
+    return f"dirHash:{digest.hexdigest()}"

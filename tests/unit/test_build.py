@@ -77,14 +77,16 @@ def test_nothing_of_it_stays_in_the_engine(world: fakes.World) -> None:
 def test_the_same_plan_gives_the_same_bytes(world: fakes.World) -> None:
     first = built(world).packed
     bundle = (world.dist / NAME).read_bytes()
-    record = (world.dist / RECORD).read_bytes()
+    record = json.loads((world.dist / RECORD).read_bytes())
     before = os.umask(0o077)
     try:
         assert built(world).packed == first
     finally:
         os.umask(before)
     assert (world.dist / NAME).read_bytes() == bundle
-    assert (world.dist / RECORD).read_bytes() == record
+    again = json.loads((world.dist / RECORD).read_bytes())
+    # The only part that knows the clock.
+    assert {**again, "builder": None} == {**record, "builder": None}
 
 
 def test_the_engine_is_given_the_rendered_context(world: fakes.World) -> None:

@@ -33,6 +33,7 @@ LAYERS = (
     # What is done, step by step.
     {
         "build",
+        "builder",
         "collect",
         "doctor",
         "fetch",
@@ -49,6 +50,8 @@ LAYERS = (
         "smoke",
         "sources",
     },
+    # Bundles that are there, made into a release.
+    {"release"},
     {"cli"},
 )
 LAYER = {part: number for number, layer in enumerate(LAYERS) for part in layer}

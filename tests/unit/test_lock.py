@@ -50,7 +50,7 @@ def lay(
     digest = hashlib.sha256(data).hexdigest()
     name = f"{TAG}-{platform}.tar.gz"
     record = {
-        "schema_version": "capsule-build.record.v1",
+        "schema_version": "capsule-build.record.v2",
         "bundle": {"filename": name, "sha256": digest, "size": len(data)},
         "capsule": {"tag": TAG, "platform": platform},
         "overrides": [],
@@ -246,8 +246,8 @@ def test_a_bundle_without_a_record_is_refused(dist: Path, lock: Path) -> None:
         "[]",
         "{}",
         "3",
-        '{"schema_version": "capsule-build.record.v1"}',
-        '{"schema_version": "capsule-build.record.v1", "capsule": 3, "bundle": {}, "overrides": []}',
+        '{"schema_version": "capsule-build.record.v2"}',
+        '{"schema_version": "capsule-build.record.v2", "capsule": 3, "bundle": {}, "overrides": []}',
     ],
 )
 def test_what_is_no_record_is_refused(dist: Path, lock: Path, record: str) -> None:

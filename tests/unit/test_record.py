@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from capsule_build import __version__
+from capsule_build.builder import LOCAL_BUILDER
 from capsule_build.fetch import Silence
 from capsule_build.inputs import Origin, ReadyInput, acquire
 from capsule_build.pack import Packed
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from capsule_build.plan import BuildPlan
 
 PACKED = Packed("d" * 64, 1234, 9)
+STARTED = datetime.datetime(2026, 11, 29, 12, 0, 0, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> fakes.World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     return fakes.World(tmp_path)
 
 
@@ -50,6 +54,7 @@ def record(
         templates=world.shop.templates,
         dockerfile=dockerfile,
         engine=world.engine.info(),
+        started=STARTED,
     )
 
 
@@ -61,7 +66,7 @@ def read(world: fakes.World, plan: BuildPlan, **more: Any) -> dict[str, Any]:
 
 def test_it_says_what_was_built(world: fakes.World) -> None:
     document = read(world, world.plan())
-    assert document["schema_version"] == "capsule-build.record.v1"
+    assert document["schema_version"] == "capsule-build.record.v2"
     assert document["bundle"] == {
         "filename": "tiny-v1-linux-x86_64-glibc.tar.gz",
         "sha256": "d" * 64,
@@ -105,6 +110,14 @@ def test_it_names_every_input_with_its_digest(world: fakes.World) -> None:
             "version": item.version,
             "origin": "pin",
             "reference": item.pin.reference,
+            "pin": {
+                "target": item.pin.target,
+                "kind": item.pin.kind,
+                "package": item.pin.package,
+                "version": item.pin.version,
+                "file": item.pin.file,
+                "locator": item.pin.locator,
+            },
             "file": item.pin.file,
             "sha256": item.pin.sha256,
             "size": item.pin.size,
@@ -137,13 +150,18 @@ def test_a_users_own_path_stays_at_home(world: fakes.World) -> None:
     data = record(world, world.plan(sources={"helper": own}))
     assert str(world.folder).encode() not in data
     entry = next(item for item in json.loads(data)["inputs"] if item["name"] == "helper")
-    assert (entry["reference"], entry["file"], entry["origin"]) == (None, "helper_2.0-1_amd64.deb", "source")
+    assert (entry["reference"], entry["pin"]) == (None, None)
+    assert (entry["file"], entry["origin"]) == ("helper_2.0-1_amd64.deb", "source")
     assert entry["sha256"] == hashlib.sha256(own.read_bytes()).hexdigest()
 
 
 def test_it_is_the_same_each_time(world: fakes.World) -> None:
     data = record(world, world.plan())
-    assert record(world, world.plan()) == data
+    first, second = json.loads(data), read(world, world.plan())
+    for document in (first, second):
+        # The only part that knows the clock.
+        del document["builder"]
+    assert first == second
     assert data == (json.dumps(json.loads(data), indent=2, sort_keys=True) + "\n").encode()
 
 
@@ -152,6 +170,9 @@ def test_it_says_what_did_the_work(world: fakes.World) -> None:
     assert builder["capsule_build"] == __version__
     assert builder["zlib_ng"] == metadata.version("zlib-ng")
     assert builder["engine"] == {"name": "fake", "client": "1.0", "server": "2.0"}
+    assert builder["started"] == "2026-11-29T12:00:00Z"
+    assert builder["finished"] >= builder["started"]
+    assert (builder["id"], builder["invocation"]) == (LOCAL_BUILDER, None)
 
 
 @pytest.mark.parametrize(
