@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TargetError,
         UsageError,
     )
+    from .harness import Harness, Strategy, load_harness, parse_harness
     from .installing import Installed, install, installed, uninstall
     from .local import LocalEnvironment
     from .manifest import Manifest
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from .process import CommandError, ProgramMissingError, Result
     from .registry import Registry, Resolved, RevokedError, Variant, load_registry
     from .rules import BundleError, Rule
+    from .sealing import SealReport, seal
+    from .setup import SetUp, set_up
     from .store import Store
     from .target import Target
     from .verifying import DifferenceError, verify
@@ -49,6 +52,7 @@ _HOMES = {
         *("CapsuleError", "ContractError", "DigestError", "EngineError"),
         *("InputError", "SignatureError", "TargetError", "UsageError"),
     ),
+    "harness": ("Harness", "Strategy", "load_harness", "parse_harness"),
     "installing": ("Installed", "install", "installed", "uninstall"),
     "local": ("LocalEnvironment",),
     "manifest": ("Manifest",),
@@ -58,6 +62,8 @@ _HOMES = {
     "process": ("CommandError", "ProgramMissingError", "Result"),
     "registry": ("Registry", "Resolved", "RevokedError", "Variant", "load_registry"),
     "rules": ("BundleError", "Rule"),
+    "sealing": ("SealReport", "seal"),
+    "setup": ("SetUp", "set_up"),
     "store": ("Store",),
     "verifying": ("DifferenceError", "verify"),
 }
@@ -74,6 +80,7 @@ __all__ = [
     "Downloader",
     "EngineError",
     "Environment",
+    "Harness",
     "InputError",
     "Installed",
     "LocalEnvironment",
@@ -86,9 +93,12 @@ __all__ = [
     "Result",
     "RevokedError",
     "Rule",
+    "SealReport",
+    "SetUp",
     "ShellEnvironment",
     "SignatureError",
     "Store",
+    "Strategy",
     "Target",
     "TargetError",
     "UsageError",
@@ -96,9 +106,13 @@ __all__ = [
     "check_bundle",
     "install",
     "installed",
+    "load_harness",
     "load_registry",
     "open_environment",
+    "parse_harness",
     "probe",
+    "seal",
+    "set_up",
     "uninstall",
     "verify",
 ]

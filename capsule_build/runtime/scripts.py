@@ -210,3 +210,51 @@ UNPACK: Final = _HEAD + 'tar -xpf - -C "$1"\n'
 
 PACK: Final = _HEAD + 'tar -cf - -C "$1" "$2"\n'
 """Packs a name in a folder to standard output."""
+
+LOOK: Final = """
+# $1: a setup root, or nothing; then names of commands; an empty word; names of variables
+root=$1
+shift
+[ -x /usr/bin/env ] && echo env
+if [ -n "${HOME-}" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then echo home; fi
+line='
+'
+set -f
+IFS=:
+while [ -n "$1" ]; do
+  for folder in ${PATH-}; do
+    case $folder in
+      /*) [ -f "$folder/$1" ] && [ -x "$folder/$1" ] && printf 'found\\t%s\\t%s\\n' "$1" "$folder/$1" ;;
+    esac
+  done
+  [ -n "$root" ] && [ -x "$root/bin/$1" ] && printf 'below\\t%s\\n' "$1"
+  shift
+done
+shift
+for one; do
+  eval "is=\\${$one+set} value=\\${$one-}"
+  [ -n "$is" ] && printf 'variable\\t%s=%s\\n' "$one" "${value%%"$line"*}"
+done
+exit 0
+"""
+"""Looks around as the environment's own programs do: by its own PATH, with nothing but what the shell has in it."""
+
+SETUP: Final = (
+    _HEAD
+    + _PARENT
+    + """
+# $1: user id; $2: the setup root; then folders in it to be emptied
+user=$1 root=$2
+shift 2
+own "$S"
+own "$root"
+[ -w "$root" ] || fail "the user $user can't write to $root"
+for one; do
+  rm -rf "$root/$one" && mkdir -p "$root/$one" || fail "$root/$one can't be made"
+done
+"""
+)
+"""Makes a setup root, and empty folders in it."""
+
+TIDY: Final = _HEAD + 'for one; do rm -rf "$one"; done\n'
+"""Removes what installing needed and a harness doesn't."""
