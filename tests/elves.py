@@ -11,7 +11,10 @@ DT = {"needed": 1, "soname": 14, "rpath": 15, "runpath": 29}
 
 @dataclass(frozen=True)
 class ElfSpec:
-    """What the file should say. `versions`: for each library the symbol versions that it must have."""
+    """What the file should say.
+
+    `versions`: for each library the symbol versions that it must have; `defines`: those that it has.
+    """
 
     bits: int = 64
     big: bool = False
@@ -23,6 +26,7 @@ class ElfSpec:
     rpath: str | None = None
     runpath: str | None = None
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    defines: tuple[str, ...] = ()
     pie: bool = False
     dynamic: bool = True
 
@@ -55,13 +59,22 @@ def make_elf(spec: ElfSpec) -> bytes:
             step = 16 if place + 1 < len(names) else 0
             needs += struct.pack(order + "IHHII", 0, 0, 0, string(name), step)
 
+    definitions = b""
+    for index, name in enumerate(spec.defines):
+        following = 28 if index + 1 < len(spec.defines) else 0
+        definitions += struct.pack(order + "HHHHIII", 1, 0, index + 1, 1, 0, 20, following)
+        definitions += struct.pack(order + "II", string(name), 0)
+
     interpreter = b"" if spec.interpreter is None else spec.interpreter.encode() + b"\0"
     strings_at = start + len(interpreter)
     needs_at = strings_at + len(strings)
-    dynamic_at = needs_at + len(needs)
+    definitions_at = needs_at + len(needs)
+    dynamic_at = definitions_at + len(definitions)
     entries.append((5, BASE + strings_at))
     if needs:
         entries += [(0x6FFFFFFE, BASE + needs_at), (0x6FFFFFFF, len(spec.versions))]
+    if definitions:
+        entries += [(0x6FFFFFFC, BASE + definitions_at), (0x6FFFFFFD, len(spec.defines))]
     if spec.pie:
         entries.append((0x6FFFFFFB, 0x08000000))
     entries.append((0, 0))
@@ -84,4 +97,4 @@ def make_elf(spec: ElfSpec) -> bytes:
         table += segment(3, start, len(interpreter))
     if spec.dynamic:
         table += segment(2, dynamic_at, len(dynamic))
-    return header + table + interpreter + bytes(strings) + needs + dynamic
+    return header + table + interpreter + bytes(strings) + needs + definitions + dynamic

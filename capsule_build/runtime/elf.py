@@ -26,7 +26,8 @@ _MAX_VERSIONS: Final = 4096
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 14, 15, 29
-_DT_FLAGS_1, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFB, 0x6FFFFFFE, 0x6FFFFFFF
+_DT_FLAGS_1, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _DF_1_PIE: Final = 0x08000000
 
 _TYPES: Final = {1: "relocatable", 2: "executable", 3: "shared object", 4: "core"}
@@ -64,6 +65,7 @@ class Elf:
         rpath: Its DT_RPATH, folders joined by colons.
         runpath: Its DT_RUNPATH.
         versions: The symbol versions that it needs, by the library that must have them.
+        defines: The symbol versions that it has for others.
         is_pie: Whether it is marked as a position-independent executable (DF_1_PIE).
         is_dynamic: Whether it has a dynamic segment.
     """
@@ -78,6 +80,7 @@ class Elf:
     rpath: str | None = None
     runpath: str | None = None
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defines: tuple[str, ...] = ()
     is_pie: bool = False
     is_dynamic: bool = False
 
@@ -173,6 +176,7 @@ class _Reader:
             rpath=named(_DT_RPATH),
             runpath=named(_DT_RUNPATH),
             versions=self._versions(dynamic, strings),
+            defines=self._defines(dynamic, strings),
             is_pie=bool(dynamic.get(_DT_FLAGS_1, [0])[-1] & _DF_1_PIE),
             is_dynamic=bool(dynamic),
         )
@@ -260,6 +264,21 @@ class _Reader:
                 break
             place += following
         return {library: tuple(names) for library, names in found.items()}
+
+    def _defines(self, dynamic: dict[int, list[int]], strings: int | None) -> tuple[str, ...]:
+        """Return the version definitions (LSB, "Version Definitions"): the first name of each is its own."""
+        if _DT_VERDEF not in dynamic:
+            return ()
+        found: list[str] = []
+        place = self._offset(dynamic[_DT_VERDEF][-1])
+        for _ in range(min(dynamic.get(_DT_VERDEFNUM, [0])[-1], _MAX_VERSIONS)):
+            *_, first, following = self._unpack(place, "HHHHIII", "a version definition")
+            name, _ = self._unpack(place + first, "II", "a defined version")
+            found.append(self._string(strings, name))
+            if not following:
+                break
+            place += following
+        return tuple(found)
 
     def _string(self, table: int | None, value: int) -> str:
         """Return a string of the dynamic string table; offsets wrap as addresses do."""

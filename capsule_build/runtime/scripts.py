@@ -13,9 +13,9 @@ from .layout import CAPSULES, MANIFEST, SETUPS
 NEEDED: Final = ("cat", "chmod", "ln", "ls", "mkdir", "mv", "rm", "sync")
 """Commands without which nothing can be installed where this process doesn't see the files itself."""
 
-_USED: Final = (*NEEDED, "df", "head", "id", "tar")
+_USED: Final = (*NEEDED, "df", "head", "id", "readlink", "tail", "tar")
 
-_HEAD: Final = f"""
+HEAD: Final = f"""
 PATH=${{PATH:+$PATH:}}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 export PATH LC_ALL
 umask 022
@@ -28,6 +28,7 @@ C={CAPSULES} S={SETUPS} M={MANIFEST}
 say() {{ printf '%s\\t%s\\n' "$1" "$2"; }}
 fail() {{ printf '%s\\n' "$1" >&2; exit 9; }}
 """
+"""What scripts begin with: a PATH, commands from a busybox, names."""
 
 _STATE: Final = """
 for one in /tmp "$C" "$S"; do
@@ -54,7 +55,7 @@ fi
 """
 
 PROBE: Final = (
-    _HEAD
+    HEAD
     + """
 # $1: a line that no file here has
 user=
@@ -126,7 +127,7 @@ drop() {
 """
 
 PREPARE: Final = (
-    _HEAD
+    HEAD
     + _PARENT
     + """
 # $1: user id; $2: staging folder; $3: trash folder; then the entries to remove
@@ -140,7 +141,7 @@ mkdir -m 700 "$staging" || fail "the staging folder can't be made"
 """Makes what a bundle is put into, and removes what dead installers left."""
 
 COMMIT: Final = (
-    _HEAD
+    HEAD
     + _PARENT
     + """
 # $1: user id; $2: staging folder; $3: trash folder; $4: name; $5: mark; $6: the old mark, or nothing
@@ -180,7 +181,7 @@ exit 0
 """Gives a staged tree its name. Status 8: another one has it already."""
 
 REMOVE: Final = (
-    _HEAD
+    HEAD
     + _PARENT
     + """
 # $1: trash folder; then the entries to remove, roots before their marks
@@ -191,11 +192,11 @@ for one; do drop "$one" "$trash" || fail "$one can't be removed"; done
 )
 """Removes entries by their whole paths."""
 
-FINISH: Final = _HEAD + 'chmod a-w "$1"\n'
+FINISH: Final = HEAD + 'chmod a-w "$1"\n'
 """Takes the write bits from a root whose installer was killed just before."""
 
 PUT: Final = (
-    _HEAD
+    HEAD
     + """
 # $1: the file; $2: its mode
 part=$1.part.$$
@@ -205,10 +206,10 @@ cat >"$part" && chmod "$2" "$part" && mv -f "$part" "$1" || { rm -f "$part"; exi
 )
 """Writes standard input to a file, wholly or not at all."""
 
-UNPACK: Final = _HEAD + 'tar -xpf - -C "$1"\n'
+UNPACK: Final = HEAD + 'tar -xpf - -C "$1"\n'
 """Unpacks standard input into a folder."""
 
-PACK: Final = _HEAD + 'tar -cf - -C "$1" "$2"\n'
+PACK: Final = HEAD + 'tar -cf - -C "$1" "$2"\n'
 """Packs a name in a folder to standard output."""
 
 LOOK: Final = """
@@ -240,7 +241,7 @@ exit 0
 """Looks around as the environment's own programs do: by its own PATH, with nothing but what the shell has in it."""
 
 SETUP: Final = (
-    _HEAD
+    HEAD
     + _PARENT
     + """
 # $1: user id; $2: the setup root; then folders in it to be emptied
@@ -256,5 +257,5 @@ done
 )
 """Makes a setup root, and empty folders in it."""
 
-TIDY: Final = _HEAD + 'for one; do rm -rf "$one"; done\n'
+TIDY: Final = HEAD + 'for one; do rm -rf "$one"; done\n'
 """Removes what installing needed and a harness doesn't."""

@@ -19,6 +19,7 @@ FULL = ElfSpec(
     rpath="/tmp/R/abi/glibc",
     runpath="$ORIGIN/../lib",
     versions={"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28"), "libm.so.6": ("GLIBC_2.29",)},
+    defines=("libself.so.1", "SELF_1.0"),
     pie=True,
 )
 
@@ -42,6 +43,7 @@ def test_a_head_reads_in_every_class_and_byte_order(bits: int, big: bool) -> Non
         rpath="/tmp/R/abi/glibc",
         runpath="$ORIGIN/../lib",
         versions={"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28"), "libm.so.6": ("GLIBC_2.29",)},
+        defines=("libself.so.1", "SELF_1.0"),
         is_pie=True,
         is_dynamic=True,
     )
