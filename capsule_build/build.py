@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import os
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from . import smoke
@@ -20,18 +17,21 @@ from .engine.protocol import BuildError, ContainerSpec, container
 from .fetch import Progress
 from .inputs import acquire
 from .pack import pack
-from .record import SUFFIX as RECORD_SUFFIX
 from .record import make_record
+from .release.outputs import BUNDLE_SUFFIX, Outputs, digest_line, publish, remove_stale, unnamed
+from .release.provenance import make_provenance
+from .release.statements import FILE_NAME
 from .render import render
 from .runtime.archive import check_bundle
 from .runtime.errors import ContractError, UsageError
-from .runtime.files import atomic_writer, write_atomically
+from .runtime.files import atomic_writer
 from .runtime.manifest import FILE_NAME as MANIFEST
 from .sbom import FILE_NAME as SBOM
-from .sbom import make_sbom
+from .sbom import make_sbom, outer_sbom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from .components import Component
     from .engine.protocol import Engine
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .smoke import ToolResult
 
 LOG_SUFFIX: Final = ".build.log"
-_PART: Final = ".part"
 
 
 class Reporter(Progress, Protocol):
@@ -133,7 +132,7 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
         (tree / SBOM).write_bytes(make_sbom(plan, inputs, shop.components, tree))
         (tree / MANIFEST).write_bytes(plan.manifest.to_bytes())
         report.step("Pack")
-        with _unnamed_output(plan.output) as candidate:
+        with _unnamed(plan.output) as candidate:
             with candidate.open("wb") as out:
                 packed = pack(tree, out, epoch=plan.epoch, advanced=report.packed)
                 out.flush()
@@ -154,10 +153,7 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
                 engine=shop.engine.info(),
                 started=started,
             )
-            # The record goes first: a bundle without its record can't be released, while a record without
-            # its bundle is only out of date.
-            write_atomically(plan.output.with_name(plan.output.name + RECORD_SUFFIX), record)
-            candidate.replace(plan.output)
+            _publish(plan, candidate, packed, record, (tree / SBOM).read_bytes())
     return BuildResult(plan, packed, inputs, results)
 
 
@@ -173,8 +169,13 @@ def prepare_output(output: Path, *, may_make_folder: bool) -> None:
     """
     if output.is_dir():
         raise UsageError(f"The output {output} is a folder.", hint="Give the path of the bundle's file.")
-    if not output.name.endswith(".tar.gz"):
-        raise UsageError(f"The output {output} doesn't end in .tar.gz, as bundles do.")
+    if not output.name.endswith(BUNDLE_SUFFIX):
+        raise UsageError(f"The output {output} doesn't end in {BUNDLE_SUFFIX}, as bundles do.")
+    if not FILE_NAME.fullmatch(output.name):
+        raise UsageError(
+            f"The output's name {output.name!a} is none that a bundle can have.",
+            hint="It is of ASCII letters, digits and . _ + -, and begins with a letter or digit.",
+        )
     if may_make_folder:
         with contextlib.suppress(OSError):
             output.parent.mkdir(exist_ok=True)
@@ -182,35 +183,43 @@ def prepare_output(output: Path, *, may_make_folder: bool) -> None:
         raise UsageError(
             f"The output's folder {output.parent} isn't there.", hint="Make it, or give another path."
         )
-    _remove_stale_parts(output.parent)
+    remove_stale(output.parent)
     # Asked by doing it: root may write anywhere by its modes, but not to every file system.
-    with _unnamed_output(output):
+    with _unnamed(output):
         pass
 
 
 @contextlib.contextmanager
-def _unnamed_output(output: Path) -> Iterator[Path]:
+def _unnamed(output: Path) -> Iterator[Path]:
     """Yield a temporary name in the output's folder, which is gone behind the block."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=_PART, dir=output.parent)
-    except OSError as error:
-        raise UsageError(f"The output's folder {output.parent} is not writable: {error.strerror}.") from error
-    try:
-        os.fchmod(handle, 0o644)
-        # Held as long as this process lives: that is how others know what a killed one left.
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
-        os.close(handle)
+    with contextlib.ExitStack() as stack:
+        try:
+            candidate = stack.enter_context(unnamed(output))
+        except OSError as error:
+            raise UsageError(
+                f"The output's folder {output.parent} is not writable: {error.strerror}."
+            ) from error
+        yield candidate
 
 
-def _remove_stale_parts(folder: Path) -> None:
-    """Remove the unnamed bundles of builds that were killed."""
-    for path in folder.glob(f".*.tar.gz.*{_PART}"):
-        with contextlib.suppress(OSError), path.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+def _publish(plan: BuildPlan, candidate: Path, packed: Packed, record: bytes, sbom: bytes) -> None:
+    """Give the bundle and what lies beside it their names.
+
+    The bundle comes last: without it, the rest is only out of date. Signatures of the bundle that was there
+    go: they are of another one, or of another provenance.
+    """
+    outputs = Outputs(plan.output)
+    name = plan.output.name
+    publish(
+        {
+            outputs.record: record,
+            outputs.provenance: make_provenance(record),
+            outputs.sbom: outer_sbom(sbom, filename=name, sha256=packed.sha256, size=packed.size),
+            outputs.digest: digest_line(packed.sha256, name),
+        },
+        finished={plan.output: candidate},
+        removed=outputs.signatures,
+    )
 
 
 def _folder(path: Path) -> Path:

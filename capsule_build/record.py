@@ -17,7 +17,7 @@ from . import __version__
 from .builder import builder_of, source_of
 from .inputs import Origin
 from .pins import dump_pins
-from .resources import checkout, native_dir
+from .resources import checkout, native_dir, package_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +83,7 @@ def make_record(
             "recipe": _digest(plan.recipe.path.read_bytes()),
             "templates": _tree_digest(templates),
             "native": _tree_digest(native_dir()),
+            "code": _tree_digest(package_dir(), "*.py"),
             "pins": _digest(dump_pins(pins)),
             "dockerfile": _digest(dockerfile.encode()),
         },
@@ -147,15 +148,15 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _tree_digest(folder: Path) -> str:
+def _tree_digest(folder: Path, pattern: str = "*") -> str:
     """Return one digest over the names and bytes of all files that a build takes from a folder.
 
     It is in-toto's `dirHash` (Go's Hash1): the SHA-256 of what `sha256sum` prints of all files by name.
     """
     files = {
         path.relative_to(folder).as_posix(): path
-        for path in folder.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        for path in folder.rglob(pattern)
+        if path.is_file() and not {"__pycache__", "_data"} & set(path.relative_to(folder).parts)
     }
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):

@@ -36,6 +36,11 @@ def registry_lock() -> Path:
     return _resource("registry.lock.json")
 
 
+def package_dir() -> Path:
+    """Return the folder of the package's own sources."""
+    return _PACKAGE
+
+
 def licence_text() -> bytes:
     """Return the text of the project's own licence, which its native tools carry along."""
     return _resource("LICENSE").read_bytes()

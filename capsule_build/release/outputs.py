@@ -6,8 +6,10 @@ The names are the bundle's own with a suffix. A set of files is written wholly o
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +18,7 @@ from ..record import SUFFIX as RECORD_SUFFIX
 from ..runtime.store import SIGNATURE_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 BUNDLE_SUFFIX: Final = ".tar.gz"
 DIGEST_SUFFIX: Final = ".sha256"
@@ -24,6 +26,8 @@ SBOM_SUFFIX: Final = ".cdx.json"
 PROVENANCE_SUFFIX: Final = ".provenance.json"
 PROVENANCE_SIGNATURE_SUFFIX: Final = ".provenance.sigstore.json"
 SBOM_SIGNATURE_SUFFIX: Final = ".sbom.sigstore.json"
+PART_SUFFIX: Final = ".part"
+"""What unnamed files end in."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,11 @@ class Outputs:
         return self._beside(SBOM_SIGNATURE_SUFFIX)
 
     @property
+    def signatures(self) -> tuple[Path, ...]:
+        """What signing makes of it."""
+        return (self.signature, self.provenance_signature, self.sbom_signature)
+
+    @property
     def released(self) -> tuple[Path, ...]:
         """All that is released of a bundle, the bundle first."""
         return (
@@ -79,9 +88,7 @@ class Outputs:
             self.digest,
             self.sbom,
             self.provenance,
-            self.signature,
-            self.provenance_signature,
-            self.sbom_signature,
+            *self.signatures,
         )
 
     def _beside(self, suffix: str) -> Path:
@@ -93,60 +100,94 @@ def digest_line(sha256: str, filename: str) -> bytes:
     return f"{sha256}  {filename}\n".encode()
 
 
-def publish(files: Mapping[Path, bytes]) -> None:
-    """Write all of `files`, or leave the folder as it was.
+def publish(
+    files: Mapping[Path, bytes], *, finished: Mapping[Path, Path] | None = None, removed: Iterable[Path] = ()
+) -> None:
+    """Put a set of files in place, or leave everything as it was.
 
-    Each is written and synced under a temporary name first; then all are renamed. Where a rename fails, those
-    before it are taken back.
+    Each is written and synced under a temporary name first; then all are renamed, in the order given. Where
+    that fails, also by an interrupt, what was renamed is taken back. A kill in the middle can leave a part of
+    the set: what comes last should be what makes the rest count.
+
+    Args:
+        files: What each file holds.
+        finished: For the final names of files that are written already, where they are: they come last.
+        removed: What goes with the old set: signatures, say, of what it held. What isn't there is fine.
 
     Raises:
         OSError: A file can't be written.
     """
-    with _scratch_names(files) as staged:
-        for path, part in staged.items():
+    with contextlib.ExitStack() as stack:
+        staged: dict[Path, Path] = {}
+        for path, data in files.items():
+            staged[path] = part = stack.enter_context(unnamed(path))
             with part.open("wb") as stream:
-                stream.write(files[path])
+                stream.write(data)
                 stream.flush()
-                os.fchmod(stream.fileno(), 0o644)
                 os.fsync(stream.fileno())
-        _rename_all(staged)
+        staged.update(finished or {})
+        with _undone_on_error([*staged, *removed]):
+            for path in removed:
+                path.unlink(missing_ok=True)
+            for path, part in staged.items():
+                part.replace(path)
 
 
 @contextlib.contextmanager
-def _scratch_names(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
-    """Yield a temporary name in the folder of each file; what is left of them is removed behind the block."""
-    staged: dict[Path, Path] = {}
+def unnamed(path: Path) -> Iterator[Path]:
+    """Make an empty file under a temporary name in a file's folder; behind the block that name is gone.
+
+    It is held as long as this process lives: that is how `remove_stale` knows what a killed one left.
+
+    Raises:
+        OSError: The folder isn't there or takes no file.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART_SUFFIX, dir=path.parent)
     try:
-        for path in files:
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-            os.close(handle)
-            staged[path] = Path(name)
-        yield staged
+        os.fchmod(handle, 0o644)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield Path(name)
     finally:
-        for part in staged.values():
-            part.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
+        os.close(handle)
 
 
-def _rename_all(staged: Mapping[Path, Path]) -> None:
-    done: dict[Path, Path | None] = {}
-    try:
-        for path, part in staged.items():
-            old = None
-            if path.exists():
-                # A second name of the old file, so that it can come back.
-                old = part.with_name(part.name + ".old")
-                os.link(path, old)
-            done[path] = old
-            part.replace(path)
-    except BaseException:
-        for path, old in done.items():
-            if old is not None:
-                old.replace(path)
-                # Renaming one name of a file to another of the same file does nothing (POSIX).
-                old.unlink(missing_ok=True)
-            elif not staged[path].exists():
-                path.unlink(missing_ok=True)
-        raise
-    for old in done.values():
-        if old is not None:
-            old.unlink()
+def remove_stale(folder: Path) -> None:
+    """Remove the unnamed files of bundles that killed processes left in a folder."""
+    for path in folder.glob(f".*{BUNDLE_SUFFIX}*{PART_SUFFIX}"):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _undone_on_error(paths: Iterable[Path]) -> Iterator[None]:
+    """Give names back what they named before, if the block ends with an error."""
+    with contextlib.ExitStack() as stack:
+        before: dict[Path, Path | None] = {}
+        for path in paths:
+            before[path] = stack.enter_context(_second_name(path)) if path.exists() else None
+        try:
+            yield
+        except BaseException:
+            for path, old in before.items():
+                if old is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    # Where both name one file, nothing happened to it, and this does nothing (POSIX).
+                    old.replace(path)
+            raise
+
+
+@contextlib.contextmanager
+def _second_name(path: Path) -> Iterator[Path]:
+    """Give a file a second, temporary name for the time of a block, so that it can come back."""
+    with path.open("rb") as stream:
+        # As in `unnamed`.
+        fcntl.flock(stream, fcntl.LOCK_SH)
+        name = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PART_SUFFIX}")
+        os.link(path, name)
+        try:
+            yield name
+        finally:
+            name.unlink(missing_ok=True)

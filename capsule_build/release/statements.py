@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 _KEYS: Final = {"_type", "subject", "predicateType", "predicate"}
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def read_statement(data: bytes, what: str) -> Statement:
     if not isinstance(subject, dict) or subject.keys() != {"name", "digest"}:
         refuse("its subject must have a name and a digest, and nothing else")
     name, digest = subject["name"], subject["digest"]
-    if not isinstance(name, str) or not _FILE_NAME.fullmatch(name):
+    if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
         refuse(f"its subject's name {name!a} isn't a bundle's")
     if not isinstance(digest, dict) or digest.keys() != {"sha256"}:
         refuse("its subject must have a SHA-256, and no other digest")

@@ -17,6 +17,7 @@ import pytest
 from capsule_build import build as module
 from capsule_build.build import BuildResult, build, prepare_output
 from capsule_build.engine.protocol import BuildError, ContainerError, Engine, EngineLostError
+from capsule_build.release.provenance import read_provenance
 from capsule_build.runtime.archive import check_bundle
 from capsule_build.runtime.errors import CapsuleError, ContractError, InputError, UsageError
 from tests import fakes
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 NAME = "tiny-v1-linux-x86_64-glibc.tar.gz"
 RECORD = f"{NAME}.build.json"
+ALL = [NAME, *(f"{NAME}.{suffix}" for suffix in ("build.json", "cdx.json", "provenance.json", "sha256"))]
+SIGNATURES = [f"{NAME}.{part}sigstore.json" for part in ("", "provenance.", "sbom.")]
 
 
 @pytest.fixture
@@ -50,15 +53,26 @@ def test_the_fake_engine_is_an_engine(world: fakes.World) -> None:
 def test_a_build_gives_a_bundle_and_its_record(world: fakes.World) -> None:
     result = built(world)
     bundle = world.dist / NAME
-    assert world.left_over() == [f"dist/{NAME}", f"dist/{RECORD}"]
+    assert world.left_over() == [f"dist/{name}" for name in ALL]
     info = check_bundle(bundle)
     assert info.manifest == result.plan.manifest
     assert info.sha256 == result.packed.sha256 == hashlib.sha256(bundle.read_bytes()).hexdigest()
     record = json.loads((world.dist / RECORD).read_bytes())
     assert record["bundle"] == {"filename": NAME, "sha256": info.sha256, "size": info.size}
     assert [tool.passed for tool in result.smoke] == [True, True, True]
-    assert bundle.stat().st_mode & 0o777 == 0o644
-    assert (world.dist / RECORD).stat().st_mode & 0o777 == 0o644
+    assert {path.stat().st_mode & 0o777 for path in world.dist.iterdir()} == {0o644}
+
+
+def test_what_lies_beside_it_is_about_it(world: fakes.World) -> None:
+    result = built(world)
+    packed = result.packed
+    assert (world.dist / f"{NAME}.sha256").read_text() == f"{packed.sha256}  {NAME}\n"
+    provenance = read_provenance((world.dist / f"{NAME}.provenance.json").read_bytes())
+    assert (provenance.filename, provenance.sha256) == (NAME, packed.sha256)
+    assert (provenance.capsule.tag, provenance.asked.recipe) == ("tiny-v1", "tiny")
+    assert {pin.sha256 for pin in provenance.pins} == {item.sha256 for item in result.inputs}
+    sbom = json.loads((world.dist / f"{NAME}.cdx.json").read_bytes())
+    assert sbom["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": packed.sha256}]
 
 
 def test_its_steps_are_told_in_order(world: fakes.World) -> None:
@@ -103,7 +117,8 @@ def test_an_output_of_the_users_own_has_its_record_beside_it(world: fakes.World)
     output = world.folder / "elsewhere.tar.gz"
     build(world.plan(output=output), world.shop, world.report)
     assert output.is_file()
-    assert (world.folder / "elsewhere.tar.gz.build.json").is_file()
+    beside = sorted(path.name for path in world.folder.glob("elsewhere*"))
+    assert beside == [name.replace(NAME, output.name) for name in ALL]
     assert world.left_over() == []
 
 
@@ -133,7 +148,9 @@ FUNCTIONS = (
     "smoke.run_smoke",
     "smoke.require_passed",
     "make_record",
-    "write_atomically",
+    "make_provenance",
+    "outer_sbom",
+    "publish",
 )
 OPERATIONS = ("build", "create", "copy_out", "build-bare", "copy_in", "start", "info", "remove_container")
 ERRORS = (
@@ -146,9 +163,9 @@ ERRORS = (
 
 
 def previous(world: fakes.World) -> dict[str, tuple[bytes, int]]:
-    """Lay a bundle and a record of an earlier build, and return what they are."""
-    (world.dist / NAME).write_bytes(b"the previous bundle")
-    (world.dist / RECORD).write_bytes(b"the previous record")
+    """Lay what an earlier build and its release left, and return what it is."""
+    for name in (*ALL, *SIGNATURES):
+        (world.dist / name).write_bytes(f"the previous {name}".encode())
     return state(world)
 
 
@@ -174,7 +191,7 @@ def test_a_failure_leaves_everything_as_it_was(
         built(world)
     assert raised.value is error
     assert state(world) == before
-    assert world.left_over() == [f"dist/{NAME}", f"dist/{RECORD}"]
+    assert len(world.left_over()) == len(before)
     assert world.engine.containers == {}
 
 
@@ -192,7 +209,7 @@ def test_a_failure_of_the_engine_leaves_everything_as_it_was(
     with pytest.raises(type(error)):
         built(world)
     assert state(world) == before
-    assert world.left_over() == [f"dist/{NAME}", f"dist/{RECORD}"]
+    assert len(world.left_over()) == len(before)
     if operation != "remove_container":
         assert world.engine.containers == {}
 
@@ -251,16 +268,46 @@ def test_what_was_written_must_be_what_was_planned(
     assert world.left_over() == []
 
 
-def test_the_record_is_there_before_its_bundle(world: fakes.World, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
+@pytest.mark.parametrize("last", range(len(ALL)))
+def test_a_rename_that_fails_takes_the_others_back(
+    world: fakes.World, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    before = previous(world)
+    rename = Path.replace
+    renamed: list[str] = []
 
-    def write(path: Path, data: bytes) -> None:
-        seen.append((world.dist / NAME).exists())
-        path.write_bytes(data)
+    def fail_in_the_end(path: Path, target: Path) -> Path:
+        if path.name.endswith(".part") and target.name in ALL and len(renamed) <= last:
+            if len(renamed) == last:
+                renamed.append("")
+                raise KeyboardInterrupt
+            renamed.append(target.name)
+        return rename(path, target)
 
-    monkeypatch.setattr(module, "write_atomically", write)
+    monkeypatch.setattr(Path, "replace", fail_in_the_end)
+    with pytest.raises(KeyboardInterrupt):
+        built(world)
+    assert NAME not in renamed
+    assert state(world) == before
+
+
+def test_the_bundle_comes_last_and_the_old_ones_signatures_are_gone_by_then(
+    world: fakes.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    previous(world)
+    rename = Path.replace
+    seen: list[list[str]] = []
+
+    def look(path: Path, target: Path) -> Path:
+        if target.name == NAME:
+            seen.append(sorted(path.name for path in world.dist.iterdir() if path.name[0] != "."))
+            assert (world.dist / f"{NAME}.sha256").read_text().endswith(f"  {NAME}\n")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", look)
     built(world)
-    assert seen == [False]
+    assert seen == [ALL]
+    assert world.left_over() == [f"dist/{name}" for name in ALL]
 
 
 def failing(world: fakes.World) -> BuildError:
@@ -303,6 +350,7 @@ def test_a_good_output_can_be_prepared(tmp_path: Path) -> None:
         ("x.tgz", r"doesn't end in \.tar\.gz"),
         ("folder.tar.gz", "is a folder"),
         ("file/x.tar.gz", "isn't there"),
+        ("my own.tar.gz", "none that a bundle can have"),
     ],
 )
 def test_an_output_that_can_not_be_is_refused_before_any_work(

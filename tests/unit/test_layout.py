@@ -44,14 +44,13 @@ LAYERS = (
         "plan",
         "prefixes",
         "record",
+        "release",
         "render",
         "sandbox",
         "sbom",
         "smoke",
         "sources",
     },
-    # Bundles that are there, made into a release.
-    {"release"},
     {"cli"},
 )
 LAYER = {part: number for number, layer in enumerate(LAYERS) for part in layer}
