@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION: Final = "capsule-build.record.v2"
 SUFFIX: Final = ".build.json"
+_NO_PART_OF_BUNDLES: Final = frozenset({"_data", "cli", "engine", "fetch", "release", "runtime", "sandbox"})
+"""Folders of the package whose code decides no byte of a bundle."""
 
 
 def make_record(
@@ -83,7 +85,7 @@ def make_record(
             "recipe": _digest(plan.recipe.path.read_bytes()),
             "templates": _tree_digest(templates),
             "native": _tree_digest(native_dir()),
-            "code": _tree_digest(package_dir(), "*.py"),
+            "code": _tree_digest(package_dir(), "*.py", without=_NO_PART_OF_BUNDLES),
             "pins": _digest(dump_pins(pins)),
             "dockerfile": _digest(dockerfile.encode()),
         },
@@ -148,7 +150,7 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _tree_digest(folder: Path, pattern: str = "*") -> str:
+def _tree_digest(folder: Path, pattern: str = "*", *, without: frozenset[str] = frozenset()) -> str:
     """Return one digest over the names and bytes of all files that a build takes from a folder.
 
     It is in-toto's `dirHash` (Go's Hash1): the SHA-256 of what `sha256sum` prints of all files by name.
@@ -156,7 +158,7 @@ def _tree_digest(folder: Path, pattern: str = "*") -> str:
     files = {
         path.relative_to(folder).as_posix(): path
         for path in folder.rglob(pattern)
-        if path.is_file() and not {"__pycache__", "_data"} & set(path.relative_to(folder).parts)
+        if path.is_file() and not {"__pycache__", *without} & set(path.relative_to(folder).parts)
     }
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):

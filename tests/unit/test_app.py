@@ -83,6 +83,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
     monkeypatch.setenv("CAPSULE_RECIPES", str(made.recipes))
     monkeypatch.setenv("CAPSULE_CACHE_DIR", str(made.cache.root))
     monkeypatch.setattr("capsule_build.cli.build.default_dist", lambda: made.dist)
+    # Which commit this is has to be asked of git.
+    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
     return made
 
 

@@ -37,6 +37,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
         monkeypatch.delenv(variable, raising=False)
     # What reaches the disk before a crash is no matter here, and takes most of the time.
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
+    # So does git, which says what commit this is.
+    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
     return fakes.World(tmp_path)
 
 
