@@ -20,14 +20,15 @@ class KeylessPolicy:
     Attributes:
         identity: The certificate's identity: a workflow's URI, an e-mail address.
         issuer: The OIDC issuer that vouched for it, a URL.
-        trust_root: A trusted root, or a client trust configuration that holds one: whose signatures count.
+        trust_root: A trusted root, or a client trust configuration that holds one: whose certificates and
+            logs count. `None`: those of the public instance, as the sigstore package carries them.
         builder: The URI that the provenance must name as its builder; `None`: the identity where that is a
             URI, else the local builder.
     """
 
     identity: str
     issuer: str
-    trust_root: Path
+    trust_root: Path | None = None
     builder: str | None = None
 
 
