@@ -107,6 +107,13 @@ class ContainerEnvironment(ShellEnvironment):
             self._check_started(argv[0], result)
         return result
 
+    def attached(self, argv: Sequence[str], *, terminal: bool) -> list[str]:
+        """Return the engine's command that runs a program in it (see `Attachable.attached`)."""
+        options = ["--interactive", *(["--tty"] if terminal else [])]
+        if self._user is not None:
+            options += ["--user", self._user]
+        return [self.engine, "exec", *options, self._id, *argv]
+
     def put(self, data: bytes | IO[bytes], path: str, mode: int = 0o644) -> None:
         """Write a file (see `Environment.put`). Without a shell in the image, not atomically.
 
@@ -151,6 +158,11 @@ class ContainerEnvironment(ShellEnvironment):
         """Return the program that the container runs (see `Readable.main_program`)."""
         path = self._facts.get("Path")
         return path if isinstance(path, str) and path.startswith("/") else None
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of the container's configuration (see `Configured.variables`)."""
+        listed: list[str] = (self._facts.get("Config") or {}).get("Env") or []
+        return dict(item.partition("=")[::2] for item in listed)
 
     @abstractmethod
     def _copy_in(self, place: str) -> list[str]:

@@ -100,6 +100,27 @@ class Readable(Protocol):
 
 
 @runtime_checkable
+class Configured(Protocol):
+    """An environment whose variables are known without a program in it."""
+
+    def variables(self) -> Mapping[str, str]:
+        """Return the variables that a program in it is started with, as far as its configuration says."""
+
+
+@runtime_checkable
+class Attachable(Protocol):
+    """An environment in which a program can have this process's own input, output and terminal."""
+
+    def attached(self, argv: Sequence[str], *, terminal: bool) -> list[str]:
+        """Return the command of this machine that runs a program there.
+
+        Args:
+            argv: The program and its arguments.
+            terminal: Whether it gets a terminal; input and output must be one.
+        """
+
+
+@runtime_checkable
 class OnThisMachine(Protocol):
     """An environment whose files are below a folder of this machine."""
 

@@ -41,6 +41,11 @@ class LocalEnvironment(ShellEnvironment):
         """Return where a path of the environment is for this process."""
         return path if self._is_whole else str(self._root / path.lstrip("/"))
 
+    def attached(self, argv: Sequence[str], *, terminal: bool) -> list[str]:
+        """Return the command that runs a program here (see `Attachable.attached`)."""
+        del terminal
+        return [*argv] if self._is_whole else [self._chroot(), str(self._root), *argv]
+
     def run(
         self,
         argv: Sequence[str],
@@ -56,8 +61,7 @@ class LocalEnvironment(ShellEnvironment):
         if user is None and self._is_whole:
             folder = None if cwd is None else Path(cwd)
             return process.run(argv, stdin=stdin, env=variables, cwd=folder, timeout=timeout, check=False)
-        # Looked for where this process looks, not where the program is to look.
-        chroot = shutil.which("chroot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "chroot"
+        chroot = self._chroot()
         command = [chroot, *([] if user is None else [f"--userspec={user}"]), str(self._root)]
         # chroot changes to its new root.
         command += [*argv] if cwd is None else ["/bin/sh", "-c", _CHANGE_FOLDER, "run", cwd, *argv]
@@ -65,6 +69,11 @@ class LocalEnvironment(ShellEnvironment):
         if result.code == 127 and result.error_text.startswith(f"{chroot}: "):
             raise process.ProgramMissingError(f"{self.name}: '{argv[0]}' is not there.")
         return result
+
+    @staticmethod
+    def _chroot() -> str:
+        # Looked for where this process looks, not where the program is to look.
+        return shutil.which("chroot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "chroot"
 
     @property
     def _is_whole(self) -> bool:

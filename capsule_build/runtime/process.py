@@ -127,6 +127,33 @@ def run(
     return result
 
 
+def attach(argv: Sequence[str]) -> int:
+    """Run a program with this process's own input, output and terminal, and return its exit status.
+
+    A Ctrl-C reaches it from the terminal, as it reaches this process: it is what decides how to end. Other
+    signals that would end this process are passed on to it.
+
+    Returns:
+        Its status; for a signal that ended it, 128 and the signal's number, as shells have it.
+
+    Raises:
+        ProgramMissingError: The program isn't there.
+    """
+    try:
+        process = subprocess.Popen(list(argv))
+    except OSError as error:
+        raise ProgramMissingError(f"'{argv[0]}' can't be started: {error.strerror}.") from error
+    passed = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.signal(number, lambda got, _: process.send_signal(got)) for number in passed}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
 def start(
     argv: Sequence[str], *, env: Mapping[str, str] | None = None, output: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:

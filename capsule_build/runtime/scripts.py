@@ -32,7 +32,9 @@ fail() {{ printf '%s\\n' "$1" >&2; exit 9; }}
 
 _STATE: Final = """
 for one in /tmp "$C" "$S"; do
-  if [ -e "$one" ] || [ -L "$one" ]; then say folder "$one $(ls -ldn "$one" 2>&1)"; fi
+  [ -e "$one" ] || [ -L "$one" ] || continue
+  # What a loader says of LD_PRELOAD, beside the answer, isn't the answer.
+  say folder "$one $(ls -ldn "$one" 2>/dev/null || ls -ldn "$one" 2>&1)"
 done
 # Asked behind the list: somebody else may just be making the folder.
 [ -w "$C" ] && say capsules writable
