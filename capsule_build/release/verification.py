@@ -11,8 +11,8 @@ from ..builder import LOCAL_BUILDER
 from ..runtime.archive import open_bundle
 from ..runtime.errors import ContractError, SignatureError, UsageError
 from ..runtime.files import sha256_file
-from ..runtime.strict_json import JsonError, loads_object
 from ..runtime.reader import SBOM_NAME
+from ..runtime.strict_json import JsonError, loads_object
 from ..sbom import check_sbom, outer_sbom
 from .envelopes import read_envelope
 from .keyless_verifying import KeylessVerifier
