@@ -35,6 +35,18 @@ _SAID_CHARACTERS: Final = 600
 _ALSO_RUNS: Final = {"x86_64": ("i386",), "aarch64": ("arm",)}
 """Machines whose programs a kernel may run beside its own."""
 
+_MENDED: Final = (
+    *(
+        "interpreter-missing",
+        "command-missing",
+        "env-unsupported",
+        "env-arguments",
+        "shebang-carriage-return",
+    ),
+    *("loader-missing", "library-missing", "version-missing", "loader-refuses"),
+)
+"""Problems that sealing mends, as a rule."""
+
 
 @dataclass
 class Explanation:
@@ -58,6 +70,20 @@ class Explanation:
     notes: list[str] = field(default_factory=list)
     sealing: Sealing | None = None
 
+    @property
+    def next_steps(self) -> list[str]:
+        """What to do about it, where that is known."""
+        state = self.sealing.state if self.sealing is not None else ""
+        if not any(problem.kind in _MENDED for problem in self.problems):
+            return []
+        if state == "unsealed":
+            return [f"Seal it: capsule seal TAG {self.environment}"]
+        if state == "outside":
+            return [
+                "Install it with a capsule ('capsule setup'): sealed, it brings its own loader and libraries."
+            ]
+        return []
+
     def as_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {
@@ -67,6 +93,7 @@ class Explanation:
             "libraries": [{"path": path, "how": how} for path, how in self.libraries],
             "problems": [asdict(problem) for problem in self.problems],
             "notes": self.notes,
+            "next_steps": self.next_steps,
             "sealing": None if self.sealing is None else asdict(self.sealing),
         }
 

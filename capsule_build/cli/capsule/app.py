@@ -9,19 +9,20 @@ import typer
 
 from ..guard import end_on_sigterm, guarded
 from ..output import version_printer
-from . import build, doctor, execution
+from . import build, doctor, execution, explaining, installation, registry, setups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PROGRAM = "capsule"
-_COMMANDS = (execution, build, doctor)
+_COMMANDS = (setups, installation, registry, explaining, execution, build, doctor)
+_HELP = "Put toolchains into containers that lack them, and run untrusted tasks in a sandbox."
 
 
 def make_app() -> typer.Typer:
     """Return the command line."""
     app = typer.Typer(
-        help="Run untrusted tasks in a sandbox.",
+        help=_HELP,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode="rich",
@@ -40,8 +41,9 @@ def make_app() -> typer.Typer:
             ),
         ] = False,
     ) -> None:
-        """Run untrusted tasks in a sandbox."""
         del version
+
+    options.__doc__ = _HELP
 
     for module in _COMMANDS:
         module.register(app)

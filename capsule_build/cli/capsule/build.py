@@ -8,11 +8,12 @@ import typer
 
 from ...sandbox.packing import build as build_file
 from ..output import err, human_size, out, print_json
+from .panels import TASKS
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("build")(build)
+    app.command("build", rich_help_panel=TASKS)(build)
 
 
 def build(

@@ -10,13 +10,14 @@ from rich.markup import escape
 from ...sandbox.guest import write_prebuilt
 from ...sandbox.health import examine
 from ..output import err, out, print_json
+from .panels import TASKS
 
 _MARKS = {"ok": "[green]ok  [/]", "fail": "[red]fail[/]"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("doctor")(doctor)
+    app.command("doctor", rich_help_panel=TASKS)(doctor)
 
 
 def doctor(

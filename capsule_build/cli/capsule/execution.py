@@ -8,6 +8,7 @@ import typer
 
 from .arguments import Arguments
 from .execute import execute
+from .panels import TASKS
 
 _Args = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The task's arguments.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the envelope alone on standard output.")]
@@ -30,8 +31,8 @@ _Shared = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("run")(run)
-    app.command("exec")(exec_)
+    app.command("run", rich_help_panel=TASKS)(run)
+    app.command("exec", rich_help_panel=TASKS)(exec_)
 
 
 def run(

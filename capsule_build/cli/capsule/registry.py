@@ -1,0 +1,121 @@
+"""`capsule tags` and `capsule fetch`: what the registry lock names, and getting it into the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from ...runtime.local import LocalEnvironment
+from ...runtime.platforms import Platform
+from ...runtime.probing import probe
+from ..output import human_size, out, print_json, print_table
+from ..progress import stages
+from .panels import CAPSULES
+from .targets import (
+    DataDir,
+    Json,
+    LockOption,
+    Replace,
+    Tag,
+    lock_path,
+    open_registry,
+    open_store,
+)
+
+TAGS_SCHEMA: Final = "capsule.tags.v1"
+FETCH_SCHEMA: Final = "capsule.fetch.v1"
+
+PlatformOption = Annotated[
+    str | None,
+    typer.Option(
+        "--platform",
+        metavar="PLATFORM",
+        help="The platform, such as linux-x86_64-glibc. Default: this machine's.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("tags", rich_help_panel=CAPSULES)(tags)
+    app.command("fetch", rich_help_panel=CAPSULES)(fetch)
+
+
+def tags(*, lock: LockOption = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the capsules that there are: their tags, platforms and tools."""
+    registry, store = open_registry(lock), open_store(data_dir)
+    found = [
+        (tag, capsule, platform, variant)
+        for tag, capsule in sorted(registry.capsules.items())
+        for platform, variant in sorted(capsule.variants.items())
+    ]
+    if as_json:
+        print_json(
+            {
+                "schema_version": TAGS_SCHEMA,
+                "lock": str(lock_path(lock)),
+                "capsules": [
+                    {
+                        "tag": tag,
+                        "runtime": {"id": capsule.runtime_id, "version": capsule.runtime_version},
+                        "tools": sorted(capsule.tools),
+                        "platform": str(platform),
+                        "sha256": variant.sha256,
+                        "size": variant.size,
+                        "urls": list(variant.urls),
+                        "revoked": variant.revoked,
+                        "stored": store.path(variant).is_file(),
+                    }
+                    for tag, capsule, platform, variant in found
+                ],
+            }
+        )
+        return
+    print_table(
+        ("tag", "platform", "version", "size", "here", "tools"),
+        [
+            (
+                tag,
+                str(platform),
+                capsule.runtime_version if variant.revoked is None else f"revoked: {variant.revoked}",
+                human_size(variant.size),
+                "yes" if store.path(variant).is_file() else "no",
+                " ".join(sorted(capsule.tools)),
+            )
+            for tag, capsule, platform, variant in found
+        ],
+    )
+
+
+def fetch(
+    tag: Tag,
+    *,
+    platform: PlatformOption = None,
+    lock: LockOption = None,
+    data_dir: DataDir = None,
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Get a capsule's bundle into the store, or check the one that is there."""
+    registry = open_registry(lock)
+    registry.capsule(tag)
+    wanted = Platform.parse(platform) if platform is not None else probe(LocalEnvironment()).platform
+    resolved = registry.resolve(tag, wanted)
+    with stages() as progress:
+        path = open_store(data_dir).get(
+            resolved, replace=replace, progress=lambda done, total: progress("download", done, total)
+        )
+    if as_json:
+        print_json(
+            {
+                "schema_version": FETCH_SCHEMA,
+                "tag": tag,
+                "platform": str(wanted),
+                "path": str(path),
+                "sha256": resolved.variant.sha256,
+                "size": resolved.variant.size,
+            }
+        )
+        return
+    out().print(str(path), markup=False)

@@ -1,0 +1,90 @@
+"""What the commands on capsules share: their arguments, the registry lock, the store, and what they print."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ...resources import registry_lock
+from ...runtime.environments import open_environment
+from ...runtime.registry import load_registry
+from ...runtime.store import Store
+from ..output import err
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...runtime.environment import Environment
+    from ...runtime.registry import Registry
+
+DATA_VARIABLE: Final = "CAPSULE_DATA_DIR"
+LOCK_VARIABLE: Final = "CAPSULE_REGISTRY_LOCK"
+
+Tag = Annotated[str, typer.Argument(metavar="TAG", help="A capsule's tag, as 'capsule tags' lists them.")]
+Where = Annotated[
+    str, typer.Argument(metavar="ENV", help="The environment: local, docker:NAME or podman:NAME.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
+User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Be this user in a container, and not its image's."),
+]
+LockOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--lock", metavar="FILE", envvar=LOCK_VARIABLE, help="A registry lock. Default: the shipped one."
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        envvar=DATA_VARIABLE,
+        help="Where bundles are kept, in its folder 'capsules'. Default: your data folder's capsule-build.",
+    ),
+]
+Replace = Annotated[
+    bool,
+    typer.Option("--replace", help="Put the registry lock's bundle in the place of one of another digest."),
+]
+
+
+def default_data_dir() -> Path:
+    """Return the user's own folder for data (XDG Base Directory Specification)."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local/share") / "capsule-build"
+
+
+def lock_path(given: Path | None) -> Path:
+    """Return the registry lock to read."""
+    return given if given is not None else registry_lock()
+
+
+def open_registry(given: Path | None) -> Registry:
+    """Read the registry lock.
+
+    Raises:
+        UsageError: It can't be read.
+        ContractError: It breaks its format.
+    """
+    return load_registry(lock_path(given))
+
+
+def open_store(given: Path | None) -> Store:
+    """Return the store of bundles; nothing is made."""
+    return Store(given if given is not None else default_data_dir())
+
+
+def opened(name: str, user: str | None = None) -> Environment:
+    """Return the environment of a name (see `open_environment`)."""
+    return open_environment(name, user=user)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Tell a person what they should know."""
+    for note in notes:
+        err().print(f"note: {note}", markup=False)
