@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import json
+import sys
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from capsule_build.lock import describe, update_lock
-from capsule_build.runtime.errors import CapsuleError, ContractError, UsageError
+from capsule_build.lock import check_lock, parse_base_url, revoke, update_lock
+from capsule_build.release.outputs import Outputs
+from capsule_build.resources import registry_lock
+from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
 from capsule_build.runtime.platforms import Platform
-from capsule_build.runtime.registry import Registry, load_registry
-from tests import bundles
+from capsule_build.runtime.process import run
+from capsule_build.runtime.registry import Registry, RevokedError, Variant, load_registry
+from tests.releases import TAG, lay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TAG = "node24-v1"
+GLIBC = Platform("x86_64", "glibc")
+MUSL = Platform("x86_64", "musl")
+BASE = "https://example.org/capsules"
 
 
 @pytest.fixture
@@ -36,66 +41,61 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "registry.lock.json"
 
 
-def lay(
-    dist: Path, libc: str = "musl", *, version: str = "24.19.0", note: bytes = b"", **changes: Any
-) -> tuple[Path, str]:
-    """Lay a bundle with its record into a folder, and return its path and digest."""
-    platform = f"linux-x86_64-{libc}"
-    document = bundles.manifest(
-        runtime={"id": "node24", "version": version},
-        platform={"os": "linux", "architecture": "x86_64", "libc": libc},
-        install_root=f"/tmp/agentcompass-capsules/node24-{version}-{platform}",
-    )
-    data = bundles.small_bundle(document=document).add(bundles.file("share/zz-note", note)).data()
-    digest = hashlib.sha256(data).hexdigest()
-    name = f"{TAG}-{platform}.tar.gz"
-    record = {
-        "schema_version": "capsule-build.record.v2",
-        "bundle": {"filename": name, "sha256": digest, "size": len(data)},
-        "capsule": {"tag": TAG, "platform": platform},
-        "overrides": [],
-        **changes,
-    }
-    (dist / name).write_bytes(data)
-    (dist / f"{name}.build.json").write_text(json.dumps(record))
-    return dist / name, digest
+def emptied(dist: Path) -> None:
+    for path in dist.iterdir():
+        path.unlink()
+
+
+def variant(lock: Path, platform: Platform = MUSL) -> Variant:
+    return load_registry(lock).capsules[TAG].variants[platform]
 
 
 def test_a_lock_names_each_bundle(dist: Path, lock: Path) -> None:
-    sizes = {libc: (lay(dist, libc)[0].stat().st_size, lay(dist, libc)[1]) for libc in ("glibc", "musl")}
-    changes = update_lock(lock, dist)
+    laid = {libc: lay(dist, libc) for libc in ("glibc", "musl")}
+    update = update_lock(lock, dist)
     capsule = load_registry(lock).capsules[TAG]
     assert (capsule.runtime_id, capsule.runtime_version) == ("node24", "24.19.0")
     assert capsule.tools == ("node", "npm", "npx", "seal-tree")
-    assert set(capsule.variants) == {Platform("x86_64", "glibc"), Platform("x86_64", "musl")}
-    for platform, variant in capsule.variants.items():
-        assert variant.filename == f"{TAG}-{platform}.tar.gz"
-        assert (variant.size, variant.sha256) == sizes[platform.libc]
-        assert variant.install_root == f"/tmp/agentcompass-capsules/node24-24.19.0-{platform}"
-        assert (variant.urls, variant.revoked) == ((), None)
-    assert [(change.tag, change.platform.libc, change.before) for change in changes] == [
-        (TAG, "glibc", None),
-        (TAG, "musl", None),
+    assert set(capsule.variants) == {GLIBC, MUSL}
+    for platform, entry in capsule.variants.items():
+        path, digest = laid[platform.libc]
+        assert entry == Variant(
+            filename=path.name,
+            sha256=digest,
+            size=path.stat().st_size,
+            install_root=f"/tmp/agentcompass-capsules/node24-24.19.0-{platform}",
+        )
+    assert [(change.tag, change.platform, change.before) for change in update.changes] == [
+        (TAG, GLIBC, None),
+        (TAG, MUSL, None),
     ]
+    assert not any(change.moves for change in update.changes)
 
 
 def test_the_same_bundles_make_the_same_bytes(dist: Path, lock: Path) -> None:
     lay(dist)
     update_lock(lock, dist)
     data = lock.read_bytes()
-    assert update_lock(lock, dist) == []
+    assert update_lock(lock, dist).changes == ()
     assert lock.read_bytes() == data
-    assert update_lock(lock, dist, check=True) == []
+    assert check_lock(lock, dist).changes == ()
+
+
+def test_the_build_record_is_not_needed(dist: Path, lock: Path) -> None:
+    path, digest = lay(dist)
+    Outputs(path).record.unlink()
+    Outputs(path).digest.unlink()
+    update_lock(lock, dist)
+    assert variant(lock).sha256 == digest
 
 
 def test_variants_that_are_not_there_stay(dist: Path, lock: Path) -> None:
     lay(dist, "glibc")
     update_lock(lock, dist)
-    for path in dist.iterdir():
-        path.unlink()
+    emptied(dist)
     lay(dist, "musl")
     update_lock(lock, dist)
-    assert len(load_registry(lock).capsules[TAG].variants) == 2
+    assert set(load_registry(lock).capsules[TAG].variants) == {GLIBC, MUSL}
 
 
 def test_a_digest_does_not_change_under_an_unchanged_tag_unless_that_is_said(dist: Path, lock: Path) -> None:
@@ -106,121 +106,293 @@ def test_a_digest_does_not_change_under_an_unchanged_tag_unless_that_is_said(dis
     with pytest.raises(CapsuleError, match="would change under an unchanged tag") as raised:
         update_lock(lock, dist)
     assert f"{TAG} linux-x86_64-musl: {before} -> {after}" in raised.value.message
-    assert raised.value.hint is not None
-    assert "--replace" in raised.value.hint
+    assert "--replace" in str(raised.value.hint)
     assert lock.read_bytes() == data
-    (change,) = update_lock(lock, dist, replace_digests=True)
-    assert (change.before, change.after) == (before, after)
-    assert load_registry(lock).capsules[TAG].variants[Platform("x86_64", "musl")].sha256 == after
+    (change,) = update_lock(lock, dist, replace_digests=True).changes
+    assert change.moves
+    assert variant(lock).sha256 == after
 
 
 def test_another_version_takes_the_old_ones_variants_with_it(dist: Path, lock: Path) -> None:
-    lay(dist, "glibc")
+    _, glibc = lay(dist, "glibc")
     lay(dist, "musl")
     update_lock(lock, dist)
-    for path in dist.iterdir():
-        path.unlink()
+    emptied(dist)
     lay(dist, "musl", version="24.20.0")
-    with pytest.raises(CapsuleError, match="would change"):
+    with pytest.raises(CapsuleError, match="would change") as raised:
         update_lock(lock, dist)
+    assert f"{TAG} linux-x86_64-glibc: {glibc} -> nothing" in raised.value.message
     update_lock(lock, dist, replace_digests=True)
     capsule = load_registry(lock).capsules[TAG]
     assert capsule.runtime_version == "24.20.0"
-    assert set(capsule.variants) == {Platform("x86_64", "musl")}
+    assert set(capsule.variants) == {MUSL}
 
 
-def published(lock: Path, **changes: Any) -> None:
+def edited(lock: Path, **changes: Any) -> None:
     """Change the musl variant in the lock by hand."""
-    registry = load_registry(lock)
-    capsule = registry.capsules[TAG]
-    platform = Platform("x86_64", "musl")
-    variant = replace(capsule.variants[platform], **changes)
-    capsules = {TAG: replace(capsule, variants={**capsule.variants, platform: variant})}
+    capsule = load_registry(lock).capsules[TAG]
+    entry = replace(capsule.variants[MUSL], **changes)
+    capsules = {TAG: replace(capsule, variants={**capsule.variants, MUSL: entry})}
     lock.write_bytes(Registry(capsules).to_bytes())
 
 
-def test_addresses_and_revocations_go_with_the_digest(dist: Path, lock: Path) -> None:
-    lay(dist)
-    update_lock(lock, dist)
-    published(lock, urls=("https://example.org/x",), revoked="a flaw")
-    update_lock(lock, dist)
-    variant = load_registry(lock).capsules[TAG].variants[Platform("x86_64", "musl")]
-    assert (variant.urls, variant.revoked) == (("https://example.org/x",), "a flaw")
+def test_a_base_makes_addresses_which_stay_with_the_digest(dist: Path, lock: Path) -> None:
+    path, _ = lay(dist)
+    update_lock(lock, dist, base_urls=[BASE, "http://127.0.0.1:8000"])
+    addresses = (f"{BASE}/{path.name}", f"http://127.0.0.1:8000/{path.name}")
+    assert variant(lock).urls == addresses
+    assert update_lock(lock, dist).changes == ()
+    assert variant(lock).urls == addresses
+    (change,) = update_lock(lock, dist, base_urls=[BASE]).changes
+    assert not change.moves
+    assert variant(lock).urls == addresses[:1]
     lay(dist, note=b"mended")
     update_lock(lock, dist, replace_digests=True)
-    variant = load_registry(lock).capsules[TAG].variants[Platform("x86_64", "musl")]
-    assert (variant.urls, variant.revoked) == ((), None)
+    assert variant(lock).urls == ()
 
 
-def test_a_check_writes_nothing_and_says_what_differs(dist: Path, lock: Path) -> None:
-    _, digest = lay(dist)
-    with pytest.raises(CapsuleError, match=f"nothing -> {digest}") as raised:
-        update_lock(lock, dist, check=True)
-    assert raised.value.exit_code == 1
-    assert raised.value.hint == "Regenerate it with 'capsule-build lock'."
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        ("https://example.org", "https://example.org"),
+        ("https://example.org:8443/a/b/", "https://example.org:8443/a/b"),
+        ("http://127.0.0.1:80/x", "http://127.0.0.1:80/x"),
+        ("http://[::1]/", "http://[::1]"),
+        ("http://localhost:9", "http://localhost:9"),
+    ],
+)
+def test_what_can_be_a_base(text: str, base: str) -> None:
+    assert parse_base_url(text) == base
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("http://example.org/x", "neither https nor on this machine"),
+        ("http://127.0.0.1.example.org", "neither https nor on this machine"),
+        ("http://10.0.0.1/", "neither https nor on this machine"),
+        ("ftp://example.org", "no http or https URL"),
+        ("/var/www", "no http or https URL"),
+        ("https://", "no http or https URL"),
+        ("https://example.org:0", "no http or https URL"),
+        ("https://example.org:port", "is no URL"),
+        ("https://[::1", "is no URL"),
+        ("https://user:secret@example.org", "names a user"),
+        ("https://example.org/?x=1", "a query or a fragment"),
+        ("https://example.org/#x", "a query or a fragment"),
+        ("https://example.org/a b", "a character that no URL has"),
+        ("https://example.org\\x", "a character that no URL has"),
+        ("https://ex\u00e4mple.org", "a character that no URL has"),
+        ("", "no http or https URL"),
+    ],
+)
+def test_what_is_no_base(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        parse_base_url(text)
+
+
+def test_a_revocation_stays_with_the_digest(dist: Path, lock: Path) -> None:
+    path, digest = lay(dist)
+    update_lock(lock, dist, base_urls=[BASE])
+    assert revoke(lock, TAG, MUSL, " leaks what it should keep ").revoked == "leaks what it should keep"
+    assert variant(lock).urls == (f"{BASE}/{path.name}",)
+    with pytest.raises(RevokedError, match="leaks what it should keep"):
+        load_registry(lock).resolve(TAG, MUSL)
+    update_lock(lock, dist)
+    assert (variant(lock).sha256, variant(lock).revoked) == (digest, "leaks what it should keep")
+    assert check_lock(lock, dist).changes == ()
+    lay(dist, note=b"mended")
+    update_lock(lock, dist, replace_digests=True)
+    assert variant(lock).revoked is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "platform", "reason", "message"),
+    [
+        ("node24-v2", MUSL, "a flaw", "no capsule 'node24-v2'"),
+        ("./x.tar.gz", MUSL, "a flaw", "is a path"),
+        (TAG, GLIBC, "a flaw", "for linux-x86_64-glibc"),
+        (TAG, MUSL, " ", "one line of text"),
+        (TAG, MUSL, "two\nlines", "one line of text"),
+    ],
+)
+def test_what_can_not_be_revoked(
+    dist: Path, lock: Path, tag: str, platform: Platform, reason: str, message: str
+) -> None:
+    lay(dist)
+    update_lock(lock, dist)
+    before = lock.read_bytes()
+    with pytest.raises(UsageError, match=message):
+        revoke(lock, tag, platform, reason)
+    assert lock.read_bytes() == before
+
+
+def test_a_lock_that_is_not_there_can_not_revoke(lock: Path) -> None:
+    with pytest.raises(UsageError, match="isn't there"):
+        revoke(lock, TAG, MUSL, "a flaw")
     assert not lock.exists()
 
 
-def test_a_check_names_the_option_that_a_changed_digest_needs(dist: Path, lock: Path) -> None:
+def test_a_check_writes_nothing_and_says_what_the_lock_lacks(dist: Path, lock: Path) -> None:
+    _, digest = lay(dist)
+    with pytest.raises(CapsuleError, match=f"nothing -> {digest}") as raised:
+        check_lock(lock, dist)
+    assert raised.value.exit_code == 1
+    assert not lock.exists()
+
+
+def test_a_check_sees_a_changed_byte_of_a_bundle(dist: Path, lock: Path) -> None:
+    path, _ = lay(dist)
+    update_lock(lock, dist)
+    data = path.read_bytes()
+    for place in (0, 9, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises((ContractError, SignatureError)):
+            check_lock(lock, dist)
+    path.write_bytes(data)
+    assert check_lock(lock, dist).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 1}, "size 1 -> "),
+        ({"sha256": "0" * 64}, "0" * 64 + " -> "),
+        ({"filename": "x.tar.gz"}, "filename 'x.tar.gz' -> "),
+        ({"urls": (f"{BASE}/other.tar.gz",)}, "isn't one of its file"),
+        ({"urls": (f"http://example.org/{TAG}-linux-x86_64-musl.tar.gz",)}, "isn't one of its file"),
+        ({"urls": (f"https://example.org/x?/{TAG}-linux-x86_64-musl.tar.gz",)}, "isn't one of its file"),
+    ],
+)
+def test_a_check_sees_what_was_edited_by_hand(
+    dist: Path, lock: Path, changes: dict[str, Any], message: str
+) -> None:
     lay(dist)
     update_lock(lock, dist)
-    lay(dist, note=b"other bytes")
-    with pytest.raises(CapsuleError) as raised:
-        update_lock(lock, dist, check=True)
-    assert raised.value.hint == "Regenerate it with 'capsule-build lock --replace'."
+    edited(lock, **changes)
+    with pytest.raises(CapsuleError, match=message):
+        check_lock(lock, dist)
 
 
-def test_a_check_sees_a_lock_that_was_edited(dist: Path, lock: Path) -> None:
+def test_a_check_that_knows_the_base_sees_any_other_address(dist: Path, lock: Path) -> None:
+    path, _ = lay(dist)
+    update_lock(lock, dist, base_urls=[BASE])
+    check_lock(lock, dist, base_urls=[BASE])
+    edited(lock, urls=(f"https://example.net/{path.name}",))
+    with pytest.raises(CapsuleError, match=r"urls .*example\.net.* -> .*example\.org"):
+        check_lock(lock, dist, base_urls=[BASE])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error"),
+    [
+        (b"\n  ", b"\n    ", "bytes aren't the regenerated ones"),
+        (b"}\n", b"}", "bytes aren't the regenerated ones"),
+        (b'"size": ', b'"bytes": ', "lacks 'size'"),
+        (b"24.19.0-linux", b"24.19.1-linux", "install root"),
+        (b"v1", b"v2", "v1"),
+    ],
+)
+def test_a_check_sees_other_bytes(dist: Path, lock: Path, before: bytes, after: bytes, error: str) -> None:
     lay(dist)
     update_lock(lock, dist)
-    lock.write_bytes(lock.read_bytes().replace(b"\n  ", b"\n    "))
-    with pytest.raises(CapsuleError, match="bytes aren't the regenerated ones"):
-        update_lock(lock, dist, check=True)
+    assert before in lock.read_bytes()
+    lock.write_bytes(lock.read_bytes().replace(before, after))
+    with pytest.raises(CapsuleError, match=error):
+        check_lock(lock, dist)
 
 
-def test_a_check_sees_a_wrong_size_beside_a_right_digest(dist: Path, lock: Path) -> None:
-    lay(dist)
-    update_lock(lock, dist)
-    published(lock, size=1)
-    with pytest.raises(CapsuleError, match="bytes aren't the regenerated ones"):
-        update_lock(lock, dist, check=True)
-    update_lock(lock, dist)
-    assert update_lock(lock, dist, check=True) == []
-
-
-def test_what_was_made_with_overrides_is_in_no_lock(dist: Path, lock: Path) -> None:
-    lay(dist, overrides=["node"])
+def test_what_was_made_with_overrides_is_in_a_lock_for_tests_only(dist: Path, lock: Path) -> None:
+    _, digest = lay(dist, overrides=["node"])
     with pytest.raises(CapsuleError, match=r"was made with overrides \(node\)"):
         update_lock(lock, dist)
     assert not lock.exists()
+    update_lock(lock, dist, allow_overrides=True)
+    assert variant(lock).sha256 == digest
+    with pytest.raises(CapsuleError, match="was made with overrides"):
+        check_lock(lock, dist)
+    assert check_lock(lock, dist, allow_overrides=True).changes == ()
+
+
+def test_the_projects_own_lock_is_none_for_tests(dist: Path, tmp_path: Path) -> None:
+    lay(dist, overrides=["node"])
+    before = registry_lock().read_bytes()
+    link = tmp_path / "link.json"
+    link.symlink_to(registry_lock())
+    for path in (registry_lock(), link):
+        with pytest.raises(UsageError, match="project's own registry lock"):
+            update_lock(path, dist, allow_overrides=True)
+    assert registry_lock().read_bytes() == before
 
 
 def test_a_bundle_under_another_name_than_its_tags_is_passed_over(dist: Path, lock: Path) -> None:
     lay(dist, "glibc")
-    path, _ = lay(dist, "musl")
-    other = dist / "node24-24.17.0-linux-x86_64-musl.tar.gz"
-    path.rename(other)
-    record = dist / f"{path.name}.build.json"
-    (dist / f"{other.name}.build.json").write_text(record.read_text().replace(path.name, other.name))
-    record.unlink()
-    assert [change.platform.libc for change in update_lock(lock, dist)] == ["glibc"]
+    other = "node24-24.19.0-linux-x86_64-musl.tar.gz"
+    lay(dist, "musl", name=other)
+    update = update_lock(lock, dist)
+    assert [change.platform for change in update.changes] == [GLIBC]
+    assert [item.bundle.name for item in update.passed_over] == [other]
+    update_lock(lock, dist, allow_overrides=True)
+    assert variant(lock).filename == other
+
+
+@pytest.mark.parametrize(
+    ("libc", "version", "message"),
+    [("musl", "24.19.0", "are both node24-v1 for"), ("glibc", "24.20.0", "different versions")],
+)
+def test_bundles_that_exclude_each_other_are_refused(
+    dist: Path, lock: Path, libc: str, version: str, message: str
+) -> None:
+    lay(dist, "musl")
+    lay(dist, libc, version=version, name="other.tar.gz")
+    with pytest.raises(ContractError, match=message):
+        update_lock(lock, dist, allow_overrides=True)
 
 
 def test_a_bundle_that_was_renamed_is_refused(dist: Path, lock: Path) -> None:
     path, _ = lay(dist, "musl")
-    other = dist / path.name.replace("musl", "glibc")
-    path.rename(other)
-    (dist / f"{path.name}.build.json").rename(dist / f"{other.name}.build.json")
-    with pytest.raises(ContractError, match="in its build record"):
+    other = Outputs(dist / path.name.replace("musl", "glibc"))
+    path.rename(other.bundle)
+    Outputs(path).provenance.rename(other.provenance)
+    with pytest.raises(SignatureError, match="in its provenance"):
         update_lock(lock, dist)
 
 
-def test_a_bundle_that_is_not_its_records_is_refused(dist: Path, lock: Path) -> None:
+def test_a_bundle_that_is_not_its_provenances_is_refused(dist: Path, lock: Path) -> None:
     path, _ = lay(dist)
-    record = (dist / f"{path.name}.build.json").read_text()
+    provenance = Outputs(path).provenance.read_bytes()
     lay(dist, note=b"other bytes")
-    (dist / f"{path.name}.build.json").write_text(record)
-    with pytest.raises(ContractError, match="is not the file that its build record describes"):
+    Outputs(path).provenance.write_bytes(provenance)
+    with pytest.raises(SignatureError, match="is about another file"):
+        update_lock(lock, dist)
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("runtime", {"id": "node24", "version": "24.20.0"}),
+        ("install_root", "/tmp/agentcompass-capsules/x-1-linux-x86_64-musl"),
+    ],
+)
+def test_a_provenance_that_says_something_else_than_the_manifest_is_refused(
+    dist: Path, lock: Path, part: str, value: object
+) -> None:
+    capsule = {
+        "runtime": {"id": "node24", "version": "24.19.0"},
+        "tag": TAG,
+        "platform": "linux-x86_64-musl",
+        "install_root": "/tmp/agentcompass-capsules/node24-24.19.0-linux-x86_64-musl",
+    }
+    lay(dist, capsule={**capsule, part: value})
+    with pytest.raises(ContractError, match="its provenance says"):
+        update_lock(lock, dist)
+
+
+def test_a_digest_file_that_says_something_else_is_refused(dist: Path, lock: Path) -> None:
+    path, digest = lay(dist)
+    Outputs(path).digest.write_text(f"{digest}  other.tar.gz\n")
+    with pytest.raises(ContractError, match=r"\.sha256 doesn't say what"):
         update_lock(lock, dist)
 
 
@@ -232,38 +404,23 @@ def test_a_bundle_that_breaks_the_contract_is_refused(dist: Path, lock: Path) ->
     assert not lock.exists()
 
 
-def test_a_bundle_without_a_record_is_refused(dist: Path, lock: Path) -> None:
+def test_a_bundle_without_provenance_is_refused(dist: Path, lock: Path) -> None:
     path, _ = lay(dist)
-    (dist / f"{path.name}.build.json").unlink()
-    with pytest.raises(ContractError, match="has no build record"):
+    Outputs(path).provenance.unlink()
+    with pytest.raises(ContractError, match="has no provenance"):
         update_lock(lock, dist)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        "",
-        "[]",
-        "{}",
-        "3",
-        '{"schema_version": "capsule-build.record.v2"}',
-        '{"schema_version": "capsule-build.record.v2", "capsule": 3, "bundle": {}, "overrides": []}',
-    ],
-)
-def test_what_is_no_record_is_refused(dist: Path, lock: Path, record: str) -> None:
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"_type": "https://in-toto.io/Statement/v1"}'])
+def test_what_is_no_provenance_is_refused(dist: Path, lock: Path, data: bytes) -> None:
     path, _ = lay(dist)
-    (dist / f"{path.name}.build.json").write_text(record)
-    with pytest.raises(ContractError, match=r"\.build\.json is not a build record"):
-        update_lock(lock, dist)
-
-
-def test_a_record_of_another_version_is_refused(dist: Path, lock: Path) -> None:
-    lay(dist, schema_version="capsule-build.record.v9")
-    with pytest.raises(ContractError, match=r"of another version: 'capsule-build\.record\.v9'"):
+    Outputs(path).provenance.write_bytes(data)
+    with pytest.raises(ContractError, match=r"\.provenance\.json"):
         update_lock(lock, dist)
 
 
 def test_a_folder_without_bundles_is_refused(tmp_path: Path, dist: Path, lock: Path) -> None:
+    (dist / ".half.tar.gz").write_bytes(b"hidden")
     with pytest.raises(UsageError, match="holds no bundle"):
         update_lock(lock, dist)
     with pytest.raises(UsageError, match="isn't there"):
@@ -281,7 +438,18 @@ def test_a_damaged_lock_is_never_overwritten(dist: Path, lock: Path) -> None:
     lock.write_text("{")
     with pytest.raises(ContractError):
         update_lock(lock, dist)
+    with pytest.raises(ContractError):
+        revoke(lock, TAG, MUSL, "a flaw")
     assert lock.read_text() == "{"
+
+
+def test_a_link_to_a_lock_stays_one(tmp_path: Path, dist: Path, lock: Path) -> None:
+    lay(dist)
+    link = tmp_path / "link.json"
+    link.symlink_to(lock)
+    update_lock(link, dist)
+    assert link.is_symlink()
+    assert variant(lock).sha256 == variant(link).sha256
 
 
 @contextlib.contextmanager
@@ -303,11 +471,50 @@ def test_a_writer_waits_for_another_one(dist: Path, lock: Path) -> None:
     assert lock.exists()
 
 
-def test_no_changes_have_words_too() -> None:
-    assert describe([]).strip() == "its bytes aren't the regenerated ones"
+WRITER = """
+import fcntl, sys
+from pathlib import Path
+from capsule_build.lock import revoke, update_lock
+from capsule_build.runtime.platforms import Platform
+lock, dist, gate = map(Path, sys.argv[1:4])
+tag = dist.name
+(gate.parent / f"ready-{tag}").touch()
+with gate.open() as stream:
+    fcntl.flock(stream, fcntl.LOCK_SH)
+update_lock(lock, dist)
+revoke(lock, tag, Platform("x86_64", "musl"), f"by {tag}")
+"""
+
+
+def test_ten_writers_at_once_lose_nothing(tmp_path: Path, lock: Path) -> None:
+    tags = [f"tool{number}-v1" for number in range(10)]
+    digests = {}
+    for tag in tags:
+        (tmp_path / tag).mkdir()
+        digests[tag] = lay(tmp_path / tag, tag=tag, note=tag.encode())[1]
+    gate = tmp_path / "gate"
+    codes = []
+    with gate.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+
+        def write(tag: str) -> None:
+            argv = [sys.executable, "-c", WRITER, *map(str, (lock, tmp_path / tag, gate))]
+            codes.append(run(argv, check=False, timeout=60).code)
+
+        threads = [threading.Thread(target=write, args=(tag,)) for tag in tags]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 50
+        while len(list(tmp_path.glob("ready-*"))) < 10 and time.monotonic() < deadline:
+            time.sleep(0.02)
+    for thread in threads:
+        thread.join()
+    assert codes == [0] * 10
+    registry = load_registry(lock)
+    found = {tag: registry.capsules[tag].variants[MUSL] for tag in tags}
+    assert {tag: entry.sha256 for tag, entry in found.items()} == digests
+    assert {tag: entry.revoked for tag, entry in found.items()} == {tag: f"by {tag}" for tag in tags}
 
 
 def test_the_projects_own_lock_is_in_its_one_spelling() -> None:
-    from capsule_build.resources import registry_lock
-
     assert load_registry(registry_lock()).to_bytes() == registry_lock().read_bytes()

@@ -1,0 +1,138 @@
+"""The bundles of a folder that a registry lock can name.
+
+Each keeps the contract, and its provenance is about it: the same bytes, under this name, and what its
+manifest says. A lock is made of what is published, so the build record isn't asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..release.outputs import BUNDLE_SUFFIX, Outputs, digest_line
+from ..release.provenance import read_provenance
+from ..runtime.archive import check_bundle
+from ..runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ..release.provenance import Provenance
+    from ..runtime.archive import BundleInfo
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A bundle that the lock can name."""
+
+    tag: str
+    filename: str
+    info: BundleInfo
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A bundle of the folder that no tag stands for, and why."""
+
+    bundle: Path
+    reason: str
+
+
+def read_entries(dist: Path, *, allow_overrides: bool = False) -> tuple[list[Entry], list[PassedOver]]:
+    """Read a folder of bundles.
+
+    Args:
+        dist: The folder.
+        allow_overrides: Whether bundles count that weren't made of their pins, and those of other versions
+            than the pinned ones: for a lock that is for tests.
+
+    Raises:
+        UsageError: The folder isn't there, or holds no bundle that counts.
+        ContractError: A bundle breaks the contract, has no provenance, or another one stands for its tag too.
+        SignatureError: A provenance is about another file.
+        CapsuleError: A bundle was made with overrides, and they aren't allowed.
+    """
+    if not dist.is_dir():
+        raise UsageError(f"The folder {dist} isn't there.")
+    entries: list[Entry] = []
+    passed: list[PassedOver] = []
+    for bundle in sorted(dist.glob(f"[!.]*{BUNDLE_SUFFIX}")):
+        provenance = _provenance(bundle)
+        if bundle.name != f"{provenance.capsule.tag}-{provenance.capsule.platform}{BUNDLE_SUFFIX}":
+            if not allow_overrides:
+                passed.append(
+                    PassedOver(bundle, f"it isn't named as the tag {provenance.capsule.tag} has it")
+                )
+                continue
+        elif provenance.overrides and not allow_overrides:
+            raise CapsuleError(
+                f"{bundle} was made with overrides ({', '.join(provenance.overrides)}), which no lock names.",
+                hint="Build it from its pins, or move it out of the folder. A lock for tests takes it with "
+                "--allow-overrides.",
+            )
+        entries.append(_entry(bundle, provenance))
+    _check_together(entries)
+    if not entries:
+        raise UsageError(
+            f"{dist} holds no bundle that a tag stands for.", hint="Build one: 'capsule-build all'."
+        )
+    return entries, passed
+
+
+def _provenance(bundle: Path) -> Provenance:
+    path = Outputs(bundle).provenance
+    if not path.is_file():
+        raise ContractError(f"{bundle} has no provenance {path.name} beside it.", hint="Build it again.")
+    provenance = read_provenance(path.read_bytes(), str(path))
+    if provenance.filename != bundle.name:
+        raise SignatureError(
+            f"{bundle} is named {provenance.filename} in its provenance.",
+            hint="Give it that name again, or build it again.",
+        )
+    return provenance
+
+
+def _entry(bundle: Path, provenance: Provenance) -> Entry:
+    info = check_bundle(bundle)
+    outputs = Outputs(bundle)
+    provenance.statement.require_subject(bundle.name, info.sha256, str(outputs.provenance))
+    if outputs.digest.exists() and outputs.digest.read_bytes() != digest_line(info.sha256, bundle.name):
+        raise ContractError(
+            f"{outputs.digest} doesn't say what {bundle.name} is: SHA-256 {info.sha256}.",
+            hint="Build it again.",
+        )
+    said, manifest = provenance.capsule, info.manifest
+    for name, ours, theirs in (
+        (
+            "runtime",
+            f"{manifest.runtime_id} {manifest.runtime_version}",
+            f"{said.runtime.id} {said.runtime.version}",
+        ),
+        ("platform", str(manifest.platform), said.platform),
+        ("install root", manifest.install_root, said.install_root),
+    ):
+        if ours != theirs:
+            raise ContractError(f"{bundle} has the {name} {ours}; its provenance says {theirs}.")
+    return Entry(said.tag, bundle.name, info)
+
+
+def _check_together(entries: Sequence[Entry]) -> None:
+    """Raise ContractError where two bundles would stand for one tag in ways that exclude each other."""
+    first: dict[str, Entry] = {}
+    platforms: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        manifest = entry.info.manifest
+        other = platforms.setdefault((entry.tag, str(manifest.platform)), entry)
+        if other is not entry:
+            raise ContractError(
+                f"{other.filename} and {entry.filename} are both {entry.tag} for {manifest.platform}.",
+                hint="Move one of them out of the folder.",
+            )
+        other = first.setdefault(entry.tag, entry)
+        if other.info.manifest.runtime_version != manifest.runtime_version:
+            raise ContractError(
+                f"{other.filename} and {entry.filename} have the tag {entry.tag} and different versions, "
+                f"{other.info.manifest.runtime_version} and {manifest.runtime_version}.",
+                hint="A tag has one version on all platforms: move one of them out of the folder.",
+            )

@@ -1,0 +1,205 @@
+"""Writes a registry lock, or checks it.
+
+Two writers at once lose nothing: each reads the file and writes it under a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..resources import registry_lock
+from ..runtime.errors import CapsuleError, UsageError
+from ..runtime.files import write_atomically
+from ..runtime.registry import Registry, check_tag, load_registry
+from .entries import read_entries
+from .merging import describe, merged
+from .urls import is_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from ..runtime.platforms import Platform
+    from ..runtime.registry import Variant
+    from .entries import Entry, PassedOver
+    from .merging import Change
+
+
+@dataclass(frozen=True)
+class Update:
+    """What became of a lock: what changed in it, and which bundles it doesn't name."""
+
+    changes: tuple[Change, ...]
+    passed_over: tuple[PassedOver, ...]
+
+
+def update_lock(
+    path: Path,
+    dist: Path,
+    *,
+    replace_digests: bool = False,
+    base_urls: Sequence[str] = (),
+    allow_overrides: bool = False,
+) -> Update:
+    """Bring a registry lock up to date with the bundles in `dist`.
+
+    Args:
+        path: The registry lock; it is made if it is missing.
+        dist: The folder of bundles.
+        replace_digests: Whether a digest may change under an unchanged tag.
+        base_urls: Where the bundles can be had from (see `merged`).
+        allow_overrides: Whether it is a lock for tests (see `read_entries`). It can't be the project's own.
+
+    Raises:
+        UsageError: The lock's folder isn't there, or there is no bundle.
+        ContractError: A bundle, or the lock as it is, breaks its format.
+        SignatureError: A provenance is about another file.
+        CapsuleError: A digest would change, or a bundle was made with overrides, and may not.
+    """
+    with exclusive(path, allow_overrides=allow_overrides) as place:
+        # Read under the lock: what another writer makes of the same folder meanwhile isn't undone.
+        entries, passed = read_entries(dist, allow_overrides=allow_overrides)
+        data, changes = proposed(place, entries, base_urls=base_urls, replace_digests=replace_digests)
+        write_atomically(place, data)
+    return Update(tuple(changes), tuple(passed))
+
+
+def proposed(
+    path: Path, entries: Iterable[Entry], *, base_urls: Sequence[str] = (), replace_digests: bool = False
+) -> tuple[bytes, list[Change]]:
+    """Return the bytes that a lock will have with some bundles, and what changes in it.
+
+    Raises:
+        ContractError: The lock as it is breaks its format.
+        CapsuleError: A digest would change under an unchanged tag, and may not.
+    """
+    regenerated, changes = merged(_registry(path), entries, base_urls)
+    moved = [change for change in changes if change.moves]
+    if moved and not replace_digests:
+        raise CapsuleError(
+            f"A digest would change under an unchanged tag:\n{describe(moved)}",
+            hint="If that is meant (before a release of that tag it can be), say --replace.",
+        )
+    return lock_bytes(regenerated), changes
+
+
+def check_lock(
+    path: Path, dist: Path, *, base_urls: Sequence[str] = (), allow_overrides: bool = False
+) -> Update:
+    """Check that a registry lock is what the bundles in `dist` make of it; nothing is written.
+
+    Raises:
+        UsageError: There is no bundle, or `path` is no file.
+        ContractError: A bundle, or the lock, breaks its format.
+        SignatureError: A provenance is about another file.
+        CapsuleError: They differ; the message says in what.
+    """
+    _check_place(path)
+    entries, passed = read_entries(dist, allow_overrides=allow_overrides)
+    registry = _registry(path)
+    regenerated, changes = merged(registry, entries, base_urls)
+    data = path.read_bytes() if path.exists() else b""
+    wrong = [describe(changes)] if changes else []
+    wrong += [f"  {place}: the address {url} isn't one of its file" for place, url in _foreign_urls(registry)]
+    if not wrong and data != lock_bytes(regenerated):
+        wrong.append("  its bytes aren't the regenerated ones")
+    if wrong:
+        raise CapsuleError(
+            f"{path} is not what the bundles in {dist} make:\n" + "\n".join(wrong),
+            hint="Regenerate it with 'capsule-build lock' (--replace where a digest changes, --base-url "
+            "where an address does).",
+        )
+    return Update((), tuple(passed))
+
+
+def revoke(path: Path, tag: str, platform: Platform, reason: str) -> Variant:
+    """Say in a lock that a bundle must not be used any more.
+
+    The reason stays as long as the digest does, whatever else is written.
+
+    Args:
+        path: The registry lock.
+        tag: The tag.
+        platform: The platform.
+        reason: Why: one line for those who asked for the capsule.
+
+    Returns:
+        The variant as it is now.
+
+    Raises:
+        UsageError: There is no such variant, the reason isn't a line of text, or there is no lock.
+        ContractError: The lock breaks its format.
+    """
+    check_tag(tag)
+    if not reason.strip() or not reason.isprintable():
+        raise UsageError("--reason needs one line of text.", hint="Say what those who have it should do.")
+    if not path.is_file():
+        raise UsageError(f"The registry lock {path} isn't there.")
+    with exclusive(path) as place:
+        registry = _registry(place)
+        capsule = registry.capsule(tag)
+        if platform not in capsule.variants:
+            known = ", ".join(sorted(map(str, capsule.variants)))
+            raise UsageError(
+                f"There is no capsule '{tag}' for {platform}.", hint=f"The registry lock has it for: {known}."
+            )
+        variant = replace(capsule.variants[platform], revoked=reason.strip())
+        changed = replace(capsule, variants={**capsule.variants, platform: variant})
+        write_atomically(place, lock_bytes(Registry({**registry.capsules, tag: changed})))
+    return variant
+
+
+def lock_bytes(registry: Registry) -> bytes:
+    """Return a lock's one spelling, after a check of all its rules."""
+    registry.check()
+    return registry.to_bytes()
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, *, allow_overrides: bool = False) -> Iterator[Path]:
+    """Hold a registry lock for the time of a block; no other writer touches it meanwhile.
+
+    Args:
+        path: The registry lock. It need not be there, its folder must.
+        allow_overrides: Whether bundles that weren't made of their pins may get into it.
+
+    Yields:
+        The file to write: where `path` is a symlink, what it points to.
+
+    Raises:
+        UsageError: It can't be a lock, or is the project's own where that may not be.
+    """
+    _check_place(path)
+    place = path.resolve()
+    if allow_overrides and place == registry_lock().resolve():
+        raise UsageError(
+            "The project's own registry lock names no bundle that was made with overrides.",
+            hint="Name another file with --lock: a lock for tests.",
+        )
+    if not place.parent.is_dir():
+        raise UsageError(f"The folder of {path} isn't there.")
+    with place.with_name(f".{place.name}.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield place
+
+
+def _check_place(path: Path) -> None:
+    if not path.name:
+        raise UsageError("--lock needs the path of a file.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"The registry lock {path} is not a file.")
+
+
+def _registry(path: Path) -> Registry:
+    return load_registry(path) if path.exists() else Registry({})
+
+
+def _foreign_urls(registry: Registry) -> Iterator[tuple[str, str]]:
+    for tag, capsule in registry.capsules.items():
+        for platform, variant in capsule.variants.items():
+            for url in variant.urls:
+                if not is_of(url, variant.filename):
+                    yield f"{tag} {platform}", url
