@@ -6,7 +6,11 @@ line prints exactly that and exits with the class's code; a traceback never reac
 
 from __future__ import annotations
 
-from typing import ClassVar
+# As `typing` has it, which a task has no time to import.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 EXIT_INTERRUPTED = 130
 """Exit code of a run that the user ended (128 + SIGINT)."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
 
 from .options import ConfigError
+from .records import Record
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from .options import Folder
 
 
-class Mount(NamedTuple):
+class Mount(Record):
     """A folder that whoever runs a file adds for its entry task.
 
     Attributes:
@@ -27,7 +29,7 @@ class Mount(NamedTuple):
     writable: bool
 
 
-class OpenFolder(NamedTuple):
+class OpenFolder(Record):
     """A folder that was checked, and is open: what its name means later changes nothing.
 
     Attributes:

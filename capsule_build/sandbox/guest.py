@@ -5,10 +5,14 @@ from __future__ import annotations
 import _blake2
 import os
 import sys
-from typing import Final
 
 from ..runtime.errors import CapsuleError
 from . import wasmtime_abi as abi
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Final
 
 COMPONENTIZE: Final = "0.25.1"
 """The version of componentize-py, which carries CPython 3.14 for WASI."""

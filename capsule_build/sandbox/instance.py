@@ -15,15 +15,18 @@ import _thread
 import ctypes
 import itertools
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from . import wasmtime_abi as abi
 from .machine import THREAD_STACK_BYTES
 from .memory import LinearMemories
+from .records import Record
 from .wasmtime_abi import WasmError, check, lib
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Final
 
     from .grants import OpenFolder
     from .machine import Machine
@@ -32,6 +35,7 @@ GRACE_SECONDS: Final = 0.06
 """How long after its time an instance may take to notice. Then it is abandoned."""
 
 _POLL_SECONDS: Final = 0.005
+_SLICE_SECONDS: Final = 0.2
 MAX_ANSWER_BYTES: Final = 512 << 20
 """Of a result, as JSON."""
 
@@ -42,7 +46,7 @@ _UNLIMITED: Final = -1
 _TABLE_ELEMENTS: Final = 1_000_000
 
 
-class Setup(NamedTuple):
+class Setup(Record):
     """What an instance is given.
 
     Attributes:
@@ -64,7 +68,7 @@ class Setup(NamedTuple):
     answer: Callable[[bytes, Instance], bytes]
 
 
-class Outcome(NamedTuple):
+class Outcome(Record):
     """How an instance ended.
 
     Attributes:
@@ -163,10 +167,10 @@ class Instance:
 
     def _wait(self) -> bool:
         deadline = self.setup.deadline
-        if deadline is None:
-            return self._done.acquire()
-        if self._done.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return True
+        # In slices: a signal that comes just before a wait begins doesn't end it.
+        while (left := _SLICE_SECONDS if deadline is None else deadline - time.monotonic()) > 0:
+            if self._done.acquire(timeout=min(left, _SLICE_SECONDS)):
+                return True
         give_up = time.monotonic() + GRACE_SECONDS
         while time.monotonic() < give_up:
             self.cancel("timeout")

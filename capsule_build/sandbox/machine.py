@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Final
 
 from . import guest, wasmtime_abi
 from .store import FORMAT, Store, prepare
 from .wasmtime_abi import HOST_CALLBACK, NO_FINALIZER, WasmError, check, lib
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
 STACK_BYTES: Final = 1 << 20
 """Of native stack for WebAssembly. CPython's own limit of recursion comes first."""

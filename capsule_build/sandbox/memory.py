@@ -7,13 +7,19 @@ are mapped from the compiled guest. Its accessible length is its size, and that 
 from __future__ import annotations
 
 import _thread
-from typing import Final, NamedTuple
+
+from .records import Record
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Final
 
 _MAPS: Final = "/proc/self/maps"
 _COMPILED: Final = ".cwasm"
 
 
-class Region(NamedTuple):
+class Region(Record):
     """Accessible pages: the addresses of the first byte and of the one behind the last."""
 
     start: int

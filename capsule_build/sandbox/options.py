@@ -6,13 +6,14 @@ by the host. The guest has no say in it.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
 from ..runtime.errors import UsageError
+from .records import Record
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Final
 
 COMPUTE: Final = {"LOW": 100_000_000, "MEDIUM": 2_000_000_000, "HIGH": 50_000_000_000}
 """Fuel by the name of its level. One unit is about one WebAssembly instruction."""
@@ -23,22 +24,20 @@ MAX_MEMORY: Final = 4 << 30
 MAX_TIMEOUT_MS: Final = 10 * 365 * 24 * 3_600_000
 MAX_RETRIES: Final = 100
 
+_MAX_DIGITS: Final = 18
 _SIZE_UNITS: Final = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _TIME_UNITS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
-# Patterns are compiled when they are first used (`re` keeps them): a task uses few of them.
-_SIZE: Final = r"(?i:(\d{1,18})\s*(|B|KB|MB|GB))"
-_TIME: Final = r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)"
 _MODES: Final = {"ro": False, "read-only": False, "rw": True, "read-write": True}
+# `re` is imported where a task names a host: it takes as long as the interpreter's own start.
 _HOST: Final = r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*"
 _ADDRESS: Final = r"\[?[0-9a-f:.]+\]?"
-_VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 class ConfigError(UsageError):
     """A task, its options or `capsule.toml` ask for something that doesn't exist or can't be."""
 
 
-class Folder(NamedTuple):
+class Folder(Record):
     """A folder that a task may use.
 
     Attributes:
@@ -50,7 +49,7 @@ class Folder(NamedTuple):
     writable: bool
 
 
-class Policy(NamedTuple):
+class Policy(Record):
     """Everything that one task is granted, and its limits.
 
     Attributes:
@@ -134,17 +133,26 @@ def read_size(value: Any) -> int:
     Raises:
         ValueError: It is none of these, or more than a task can have.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        size = value
-    elif isinstance(value, str) and (match := re.fullmatch(_SIZE, value.strip())):
-        size = int(match[1]) * _SIZE_UNITS[match[2].upper()]
-    else:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    size = value if number else _written_size(value)
+    if size is None:
         raise ValueError("it must be a size, as in '512MB', '2GB', '64 KB' or bytes.")
     if size <= 0:
         raise ValueError("it must be more than nothing.")
     if size > MAX_MEMORY:
         raise ValueError("a task can't have more than 4GB, the memory of 32-bit WebAssembly.")
     return size
+
+
+def _written_size(text: Any) -> int | None:
+    if not isinstance(text, str):
+        return None
+    number = text.strip().rstrip("BKMGbkmg")
+    unit = text.strip()[len(number) :].upper()
+    number = number.rstrip()
+    if unit not in _SIZE_UNITS or not (number.isascii() and number.isdigit()) or len(number) > _MAX_DIGITS:
+        return None
+    return int(number) * _SIZE_UNITS[unit]
 
 
 def read_timeout(value: Any) -> int:
@@ -154,13 +162,27 @@ def read_timeout(value: Any) -> int:
         ValueError: It is none of these.
     """
     text = value.replace(" ", "").lower() if isinstance(value, str) else ""
-    parts = re.findall(_TIME, text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    exact: float | None = 0.0 if text else None
+    while text and exact is not None:
+        behind = text.lstrip("0123456789.")
+        left = behind.lstrip("hms")
+        part = _written_time(text[: len(text) - len(behind)], behind[: len(behind) - len(left)])
+        exact, text = None if part is None else exact + part, left
+    if exact is None:
         raise ValueError("it must be a time, as in '500ms', '30s', '5m', '1h' or '1m30s'.")
-    milliseconds = round(sum(float(number) * _TIME_UNITS[unit] for number, unit in parts))
+    milliseconds = round(exact)
     if not 0 < milliseconds <= MAX_TIMEOUT_MS:
         raise ValueError("it must be between 1ms and ten years.")
     return milliseconds
+
+
+def _written_time(number: str, unit: str) -> float | None:
+    whole, point, part = number.partition(".")
+    if unit not in _TIME_UNITS or not whole.isdigit() or len(number) > _MAX_DIGITS:
+        return None
+    if point and not part.isdigit():
+        return None
+    return float(number) * _TIME_UNITS[unit]
 
 
 def read_retries(value: Any) -> int:
@@ -217,6 +239,8 @@ def read_hosts(value: Any) -> tuple[str, ...]:
     Raises:
         ValueError: An entry is no host, or has a scheme, a path or a port.
     """
+    import re
+
     hosts = []
     for entry in _list(value):
         if not isinstance(entry, str):
@@ -243,7 +267,7 @@ def read_variables(value: Any) -> tuple[str, ...]:
     """
     names = _list(value)
     for name in names:
-        if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
+        if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
             raise ValueError(f"{name!r} is no name of an environment variable.")
     return tuple(names)
 

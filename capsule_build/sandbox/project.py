@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .options import OPTIONS, ConfigError, make_policy
+from .records import Record
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Final
 
 FILE: Final = "capsule.toml"
 _DEFAULT: Final = "default_"
@@ -17,7 +19,7 @@ _WORKFLOW_KEYS: Final = ("name", "version", "entrypoint")
 _ASSIGNMENT: Final = r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)"
 
 
-class Project(NamedTuple):
+class Project(Record):
     """What `capsule.toml` says.
 
     Attributes:
@@ -92,6 +94,8 @@ def _dot_env(path: str) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} can't be read: {error}.") from None
+    import re
+
     values = {}
     for line in lines:
         if match := re.fullmatch(_ASSIGNMENT, line.strip()):

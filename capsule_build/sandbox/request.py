@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .grants import read_mount
 from .options import ConfigError
 from .project import FILE, load_project
+from .records import Record
 from .running import Context, machine, run_entry
 from .source import load_source
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 SOURCE_SUFFIX = ".py"
 PACKED_SUFFIX = ".wasm"
 
 
-class Request(NamedTuple):
+class Request(Record):
     """What to run.
 
     Attributes:

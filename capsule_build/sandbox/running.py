@@ -8,20 +8,23 @@ ran.
 from __future__ import annotations
 
 import _thread
-import json
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..runtime.errors import CapsuleError
+from . import jsontext
 from .grants import close_folders, open_folders
 from .instance import Instance, Setup, answer
 from .machine import Machine
 from .options import MAX_MEMORY, ConfigError
 from .project import variables
+from .records import Record
 from .wasmtime_abi import WasmError
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Final
 
     from .grants import Mount
     from .instance import Outcome
@@ -55,7 +58,7 @@ _machine: Machine | None = None
 _making = _thread.allocate_lock()
 
 
-class Context(NamedTuple):
+class Context(Record):
     """What all tasks of one run have in common.
 
     Attributes:
@@ -75,7 +78,7 @@ class Context(NamedTuple):
     shared_compute: bool = False
 
 
-class Caller(NamedTuple):
+class Caller(Record):
     """The task that calls a nested one: its instance, how deep it is, and when its time ends."""
 
     instance: Instance
@@ -129,7 +132,7 @@ def _run(
 ) -> dict[str, Any]:
     start = time.monotonic()
     context.event(policy.name, "pending")
-    request = json.dumps(
+    request = jsontext.dumps(
         {
             "op": "run",
             "source": context.file.source,
@@ -230,7 +233,7 @@ def _try(
 def _read(policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, str] | None]:
     if outcome.kind == "answer":
         try:
-            document = json.loads(outcome.answer)
+            document = jsontext.loads(outcome.answer)
             if "result" in document:
                 return document["result"], None
             kind, message = document["error"]["type"], document["error"]["message"]
@@ -277,7 +280,7 @@ def _serve(
     context: Context, policy: Policy, asked: bytes, caller: Caller, requests: list[dict[str, Any]]
 ) -> bytes:
     try:
-        given = _given(context, policy, json.loads(asked), caller, requests)
+        given = _given(context, policy, jsontext.loads(asked), caller, requests)
     except PermissionError as error:
         return _refusal("permission", str(error))
     except TimeoutError as error:
@@ -290,7 +293,7 @@ def _serve(
         )
     except CapsuleError as error:
         return _refusal("error", error.message)
-    return json.dumps({"answer": given}).encode()
+    return jsontext.dumps({"answer": given}).encode()
 
 
 def _given(
@@ -310,7 +313,7 @@ def _given(
 
 
 def _refusal(kind: str, message: str) -> bytes:
-    return json.dumps({"error": message, "kind": kind}).encode()
+    return jsontext.dumps({"error": message, "kind": kind}).encode()
 
 
 def _nested(context: Context, request: dict[str, Any], caller: Caller) -> dict[str, Any]:

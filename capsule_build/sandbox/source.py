@@ -8,19 +8,21 @@ decided by the host.
 from __future__ import annotations
 
 import _blake2
-import contextlib
-import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from . import jsontext
 from .instance import Instance, Setup
 from .modules import Modules, from_folder
 from .options import COMPUTE, ConfigError, Policy, make_policy
+from .records import Record
 from .store import MAX_NOTE_BYTES
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any, Final
 
     from .machine import Machine
     from .project import Project
@@ -33,7 +35,7 @@ _REMEMBERED: Final = 64
 _descriptions: dict[tuple[str, str], dict[str, Any]] = {}
 
 
-class TaskFile(NamedTuple):
+class TaskFile(Record):
     """A file that can be run.
 
     Attributes:
@@ -134,16 +136,18 @@ def _describe(text: str, name: str, machine: Machine) -> dict[str, Any]:
     key = (name, text)
     if key in _descriptions:
         return _descriptions[key]
-    told = json.dumps([machine.key, name, text]).encode()
+    told = jsontext.dumps([machine.key, name, text]).encode()
     note = f"tasks-{_blake2.blake2b(told, digest_size=32).hexdigest()}.json"
     kept = machine.store.note(note)
     if kept is None:
         kept = _read_syntax(text, name, machine)
         if len(kept) <= MAX_NOTE_BYTES:
-            # A full disk is no reason not to run.
-            with contextlib.suppress(OSError):
+            try:
                 machine.store.put_note(note, kept)
-    described: dict[str, Any] = json.loads(kept)
+            except OSError:
+                # A full disk is no reason not to run.
+                pass
+    described: dict[str, Any] = jsontext.loads(kept)
     if len(_descriptions) >= _REMEMBERED:
         _descriptions.clear()
     _descriptions[key] = described
@@ -160,7 +164,7 @@ def _read_syntax(text: str, name: str, machine: Machine) -> bytes:
         output=lambda _number, _data: None,
         answer=lambda _request, _instance: b'{"answer": null}',
     )
-    request = json.dumps({"op": "describe", "source": text, "path": name}).encode()
+    request = jsontext.dumps({"op": "describe", "source": text, "path": name}).encode()
     outcome = Instance(machine, setup).run(request)
     if outcome.kind != "answer":
         said = outcome.answer.decode("utf-8", "replace")

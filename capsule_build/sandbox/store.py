@@ -8,17 +8,18 @@ known (the kernel sets the time of a change, so a file can't be changed and keep
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.errors import CapsuleError
+from . import jsontext
 from . import wasmtime_abi as abi
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from typing import Any, Final
 
 CACHE_VARIABLE: Final = "CAPSULE_CACHE_DIR"
 FORMAT: Final = 1
@@ -103,7 +104,7 @@ class Store:
         write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
         self._prune()
         record = {"sha256": hashlib.sha256(compiled).hexdigest(), "seen": _identity(os.stat(f"{path}.cwasm"))}
-        write_atomically(_path(f"{path}.json"), json.dumps(record).encode(), mode=0o600)
+        write_atomically(_path(f"{path}.json"), jsontext.dumps(record).encode(), mode=0o600)
 
     def _prune(self) -> None:
         """Keep the newest few: each has some 50 MB, and those of past versions are never asked for again."""
@@ -117,21 +118,20 @@ class Store:
     def remove(self, key: str) -> None:
         """Forget a compiled guest."""
         for suffix in (".json", ".cwasm"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self.root}/{key}{suffix}")
+            _unlink(f"{self.root}/{key}{suffix}")
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Let one process at a time compile."""
+    def lock(self) -> int:
+        """Let one process at a time compile; the caller closes what is returned."""
         import fcntl
 
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         handle = os.open(f"{self.root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
+        except BaseException:
             os.close(handle)
+            raise
+        return handle
 
     def _is_genuine(self, key: str, handle: int) -> bool:
         record = self._record(key)
@@ -151,12 +151,12 @@ class Store:
         from ..runtime.files import write_atomically
 
         record["seen"] = _identity(os.fstat(handle))
-        write_atomically(_path(f"{self.root}/{key}.json"), json.dumps(record).encode(), mode=0o600)
+        write_atomically(_path(f"{self.root}/{key}.json"), jsontext.dumps(record).encode(), mode=0o600)
         return True
 
     def _record(self, key: str) -> dict[str, Any] | None:
         try:
-            record = json.loads(self.note(f"{key}.json") or b"null")
+            record = jsontext.loads(self.note(f"{key}.json") or b"null")
         except ValueError:
             return None
         if isinstance(record, dict) and isinstance(record.get("sha256"), str) and "seen" in record:
@@ -191,9 +191,15 @@ class Store:
         others = [other for other in os.listdir(self.root) if other.startswith(kind)]
         if len(others) >= MAX_NOTES:
             for other in others:
-                with contextlib.suppress(OSError):
-                    os.unlink(f"{self.root}/{other}")
+                _unlink(f"{self.root}/{other}")
         write_atomically(_path(f"{self.root}/{name}"), data, mode=0o600)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def _path(text: str) -> Any:
@@ -235,7 +241,8 @@ def prepare(
         compile_guest: Turns that into machine code.
         say: Hears what takes its time.
     """
-    with store.lock():
+    lock = store.lock()
+    try:
         handle = store.open(key)
         if handle is not None:
             os.close(handle)
@@ -245,3 +252,5 @@ def prepare(
         say("Preparing the sandbox, once on this machine: machine code ...")
         store.put(key, compile_guest(wasm))
         say(f"The sandbox is ready (Wasmtime {abi.VERSION}).")
+    finally:
+        os.close(lock)

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from .records import Record
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Final
 
 MAX_FILE_BYTES: Final = 32 << 20
 """Of one module or data file."""
-
-
-class Tree(Protocol):
-    """Files by relative names; a name never climbs."""
-
-    def kind(self, name: str) -> str | None:
-        """Return `file`, `folder`, or `None` where nothing is."""
-
-    def read(self, name: str) -> bytes:
-        """Return a file's bytes.
-
-        Raises:
-            OSError: It can't be read.
-        """
-
-    def names(self, name: str) -> list[str]:
-        """Return what a folder holds, sorted."""
 
 
 class FolderTree:
@@ -112,7 +99,11 @@ class PackedTree:
         return sorted(self._folders.get(name, ()))
 
 
-class Found(NamedTuple):
+Tree = FolderTree | PackedTree
+"""Files by relative names; a name never climbs."""
+
+
+class Found(Record):
     """A file of a tree, by its relative name and its bytes."""
 
     name: str

@@ -11,12 +11,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.errors import CapsuleError
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Final
 
 VERSION: Final = "50.0.1"
 """The version of Wasmtime whose structures are described here."""

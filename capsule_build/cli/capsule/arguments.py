@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from ...sandbox.records import Record
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Arguments(NamedTuple):
+class Arguments(Record):
     """What was asked for.
 
     Attributes:

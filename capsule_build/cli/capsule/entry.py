@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...runtime.errors import EXIT_INTERRUPTED, CapsuleError
-from ...sandbox import running
+from ...sandbox import jsontext, running
 from ...sandbox.options import ConfigError
 from ...sandbox.request import Request, perform
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from .arguments import Arguments
 
 _DEBUG_VARIABLE = "CAPSULE_DEBUG"
@@ -28,8 +29,11 @@ def execute_and_exit(arguments: Arguments) -> NoReturn:
     """
     code = execute(arguments)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             stream.flush()
+        except (OSError, ValueError):
+            # Nobody is left to tell.
+            pass
     os._exit(code)
 
 
@@ -76,7 +80,7 @@ def _arguments(arguments: Arguments) -> list[Any]:
         return args
     try:
         with open(arguments.args_file, "rb") as stream:  # noqa: PTH123 (loads no pathlib, see `entry`)
-            read = json.loads(stream.read())
+            read = jsontext.loads(stream.read())
     except (OSError, ValueError) as error:
         raise ConfigError(f"--args-file {arguments.args_file} can't be read: {error}.") from None
     if not isinstance(read, list):
@@ -109,14 +113,21 @@ class _Screen:
             self.say(f"{task}: {state}")
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(OSError):
+        try:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
+        except OSError:
+            # What can't be said doesn't change what is done.
+            pass
 
     def envelope(self, envelope: dict[str, Any]) -> None:
         """Print the envelope: one line for programs, several for people."""
-        indent = 2 if sys.stdout.isatty() else None
-        text = json.dumps(envelope, indent=indent, ensure_ascii=indent is None)
+        if sys.stdout.isatty():
+            import json
+
+            text = json.dumps(envelope, indent=2, ensure_ascii=False)
+        else:
+            text = jsontext.dumps(envelope)
         start = "\n" if self._unfinished and not self._as_json else ""
         sys.stdout.write(f"{start}{text}\n")
         sys.stdout.flush()
