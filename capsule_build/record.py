@@ -58,7 +58,6 @@ def make_record(
         engine: What built it.
         started: When the build began. It ends now.
     """
-    options = plan.options
     builder = builder_of()
     source = source_of(checkout())
     record = {
@@ -70,22 +69,12 @@ def make_record(
             "platform": str(plan.platform),
             "install_root": plan.manifest.install_root,
         },
-        "asked": {
-            "recipe": plan.recipe.id,
-            "libc": options.libc,
-            "architecture": options.architecture,
-            "versions": dict(options.versions),
-            "sources": sorted(options.sources),
-            "epoch": options.epoch,
-        },
+        "asked": asked_of(plan),
         "epoch": plan.epoch,
         "inputs": [_input(item) for item in inputs],
         "overrides": _overrides(plan, inputs, pins),
         "definitions": {
-            "recipe": _digest(plan.recipe.path.read_bytes()),
-            "templates": _tree_digest(templates),
-            "native": _tree_digest(native_dir()),
-            "code": _tree_digest(package_dir(), "*.py", without=_NO_PART_OF_BUNDLES),
+            **definitions_of(plan, templates),
             "pins": _digest(dump_pins(pins)),
             "dockerfile": _digest(dockerfile.encode()),
         },
@@ -104,6 +93,33 @@ def make_record(
         },
     }
     return (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
+
+
+def asked_of(plan: BuildPlan) -> dict[str, Any]:
+    """Return what the user asked for, as a record has it."""
+    options = plan.options
+    return {
+        "recipe": plan.recipe.id,
+        "libc": options.libc,
+        "architecture": options.architecture,
+        "versions": dict(options.versions),
+        "sources": sorted(options.sources),
+        "epoch": options.epoch,
+    }
+
+
+def definitions_of(plan: BuildPlan, templates: Path) -> dict[str, str]:
+    """Return the digests of what decides a bundle's bytes beside its inputs.
+
+    The pins and the rendered Dockerfile aren't among them: they follow from these and from the inputs.
+    """
+    return {
+        "recipe": _digest(plan.recipe.path.read_bytes()),
+        "components": _digest(plan.recipe.path.with_name("components.toml").read_bytes()),
+        "templates": _tree_digest(templates),
+        "native": _tree_digest(native_dir()),
+        "code": _tree_digest(package_dir(), "*.py", without=_NO_PART_OF_BUNDLES),
+    }
 
 
 def _overrides(plan: BuildPlan, inputs: Iterable[ReadyInput], pins: PinSet) -> list[str]:

@@ -59,7 +59,7 @@ def record(name: str, data: bytes, document: dict[str, Any], tag: str, **changes
         ],
         "overrides": [],
         "definitions": {
-            **dict.fromkeys(("recipe", "pins", "dockerfile"), f"sha256:{digest}"),
+            **dict.fromkeys(("recipe", "components", "pins", "dockerfile"), f"sha256:{digest}"),
             **dict.fromkeys(("templates", "native", "code"), f"dirHash:{digest}"),
         },
         "source": {"commit": COMMIT, "modified": False, "repository": None},

@@ -1,8 +1,8 @@
 """Regenerates the registry lock from the bundles in a folder, and revokes what must not be used any more."""
 
-from .entries import Entry, PassedOver, read_entries
-from .merging import Change, describe, merged
-from .updating import Update, check_lock, exclusive, lock_bytes, proposed, revoke, update_lock
+from .entries import Entry, PassedOver, bundles_in, read_entries
+from .merging import Change, describe
+from .updating import Update, check_lock, check_place, exclusive, proposed, revoke, update_lock
 from .urls import parse_base_url
 
 __all__ = [
@@ -10,11 +10,11 @@ __all__ = [
     "Entry",
     "PassedOver",
     "Update",
+    "bundles_in",
     "check_lock",
+    "check_place",
     "describe",
     "exclusive",
-    "lock_bytes",
-    "merged",
     "parse_base_url",
     "proposed",
     "read_entries",

@@ -15,7 +15,7 @@ from ..runtime.archive import check_bundle
 from ..runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from ..release.provenance import Provenance
@@ -39,25 +39,38 @@ class PassedOver:
     reason: str
 
 
-def read_entries(dist: Path, *, allow_overrides: bool = False) -> tuple[list[Entry], list[PassedOver]]:
-    """Read a folder of bundles.
+def bundles_in(dist: Path) -> list[Path]:
+    """Return the bundles of a folder.
+
+    Raises:
+        UsageError: The folder isn't there, or holds none.
+    """
+    if not dist.is_dir():
+        raise UsageError(f"The folder {dist} isn't there.")
+    found = sorted(dist.glob(f"[!.]*{BUNDLE_SUFFIX}"))
+    if not found:
+        raise UsageError(f"{dist} holds no bundle.", hint="Build one: 'capsule-build all'.")
+    return found
+
+
+def read_entries(
+    bundles: Iterable[Path], *, allow_overrides: bool = False
+) -> tuple[list[Entry], list[PassedOver]]:
+    """Read bundles, with the provenance beside each.
 
     Args:
-        dist: The folder.
+        bundles: The bundles.
         allow_overrides: Whether bundles count that weren't made of their pins, and those of other versions
             than the pinned ones: for a lock that is for tests.
 
     Raises:
-        UsageError: The folder isn't there, or holds no bundle that counts.
         ContractError: A bundle breaks the contract, has no provenance, or another one stands for its tag too.
         SignatureError: A provenance is about another file.
         CapsuleError: A bundle was made with overrides, and they aren't allowed.
     """
-    if not dist.is_dir():
-        raise UsageError(f"The folder {dist} isn't there.")
     entries: list[Entry] = []
     passed: list[PassedOver] = []
-    for bundle in sorted(dist.glob(f"[!.]*{BUNDLE_SUFFIX}")):
+    for bundle in bundles:
         provenance = _provenance(bundle)
         if bundle.name != f"{provenance.capsule.tag}-{provenance.capsule.platform}{BUNDLE_SUFFIX}":
             if not allow_overrides:
@@ -73,10 +86,6 @@ def read_entries(dist: Path, *, allow_overrides: bool = False) -> tuple[list[Ent
             )
         entries.append(_entry(bundle, provenance))
     _check_together(entries)
-    if not entries:
-        raise UsageError(
-            f"{dist} holds no bundle that a tag stands for.", hint="Build one: 'capsule-build all'."
-        )
     return entries, passed
 
 

@@ -14,7 +14,7 @@ from ..resources import registry_lock
 from ..runtime.errors import CapsuleError, UsageError
 from ..runtime.files import write_atomically
 from ..runtime.registry import Registry, check_tag, load_registry
-from .entries import read_entries
+from .entries import bundles_in, read_entries
 from .merging import describe, merged
 from .urls import is_of
 
@@ -61,7 +61,7 @@ def update_lock(
     """
     with exclusive(path, allow_overrides=allow_overrides) as place:
         # Read under the lock: what another writer makes of the same folder meanwhile isn't undone.
-        entries, passed = read_entries(dist, allow_overrides=allow_overrides)
+        entries, passed = read_entries(bundles_in(dist), allow_overrides=allow_overrides)
         data, changes = proposed(place, entries, base_urls=base_urls, replace_digests=replace_digests)
         write_atomically(place, data)
     return Update(tuple(changes), tuple(passed))
@@ -97,8 +97,8 @@ def check_lock(
         SignatureError: A provenance is about another file.
         CapsuleError: They differ; the message says in what.
     """
-    _check_place(path)
-    entries, passed = read_entries(dist, allow_overrides=allow_overrides)
+    check_place(path)
+    entries, passed = read_entries(bundles_in(dist), allow_overrides=allow_overrides)
     registry = _registry(path)
     regenerated, changes = merged(registry, entries, base_urls)
     data = path.read_bytes() if path.exists() else b""
@@ -172,13 +172,8 @@ def exclusive(path: Path, *, allow_overrides: bool = False) -> Iterator[Path]:
     Raises:
         UsageError: It can't be a lock, or is the project's own where that may not be.
     """
-    _check_place(path)
+    check_place(path, allow_overrides=allow_overrides)
     place = path.resolve()
-    if allow_overrides and place == registry_lock().resolve():
-        raise UsageError(
-            "The project's own registry lock names no bundle that was made with overrides.",
-            hint="Name another file with --lock: a lock for tests.",
-        )
     if not place.parent.is_dir():
         raise UsageError(f"The folder of {path} isn't there.")
     with place.with_name(f".{place.name}.lock").open("w") as stream:
@@ -186,11 +181,21 @@ def exclusive(path: Path, *, allow_overrides: bool = False) -> Iterator[Path]:
         yield place
 
 
-def _check_place(path: Path) -> None:
+def check_place(path: Path, *, allow_overrides: bool = False) -> None:
+    """Check that a path can be a registry lock's, before any work is done for it.
+
+    Raises:
+        UsageError: It can't, or is the project's own where bundles with overrides may get into it.
+    """
     if not path.name:
         raise UsageError("--lock needs the path of a file.")
     if path.exists() and not path.is_file():
         raise UsageError(f"The registry lock {path} is not a file.")
+    if allow_overrides and path.resolve() == registry_lock().resolve():
+        raise UsageError(
+            "The project's own registry lock names no bundle that was made with overrides.",
+            hint="Name another file with --lock: a lock for tests.",
+        )
 
 
 def _registry(path: Path) -> Registry:

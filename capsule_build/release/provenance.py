@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _BUILD_ROLE: Final = "build"
 _FROM_PIN: Final = "pin"
-_DEFINITIONS: Final = {"recipe", "templates", "native", "code", "pins", "dockerfile"}
+_DEFINITIONS: Final = {"recipe", "components", "templates", "native", "code", "pins", "dockerfile"}
 
 
 @dataclass(frozen=True)
