@@ -1,11 +1,12 @@
 """Looking for a harness in an environment, and trying it there.
 
-A harness is tried as it will be used: by its absolute path, in the environment's own variables, without anything of a
-capsule around it.
+A harness is tried as it will be used: by its absolute path, in the environment's own variables, without
+anything of a capsule around it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from .scripts import LOOK
 from .target import SHELL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from .environment import Environment
     from .harness import Harness
@@ -43,11 +44,13 @@ class Surroundings:
     """What programs meet in an environment.
 
     Attributes:
-        commands: For each name that was asked for, the absolute paths of it on PATH, in order.
+        commands: For each name that was asked for, the absolute paths of it on PATH, in order; for each path,
+            itself, if a program is there.
         below: The names that are there in the setup root's `bin`.
         variables: Those of `WATCHED` that are set; of values that have several lines, the first.
         has_env: Whether there is a `/usr/bin/env`.
         has_home: Whether HOME names a folder that can be written to.
+        state: What the setup root's note of the harness says; empty: there is none.
     """
 
     commands: Mapping[str, tuple[str, ...]]
@@ -55,42 +58,45 @@ class Surroundings:
     variables: Mapping[str, str]
     has_env: bool
     has_home: bool
+    state: str
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A harness that may be there: its path, and the command that tries it."""
+    """A program that may be the harness: its path, and the command that tries it."""
 
     path: str
     check: tuple[str, ...]
-    is_sealed: bool
-    """Whether it lies in a setup root."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How a try ended: why it failed; `None`: it didn't."""
+    """A try that failed, and why."""
 
     candidate: Candidate
-    failure: str | None
+    failure: str
 
 
-def look(environment: Environment, *names: str, setup_root: str = "") -> Surroundings:
-    """Look around in an environment; nothing is changed.
+def look(environment: Environment, harness: Harness, setup_root: str = "") -> Surroundings:
+    """Look around in an environment for a harness; nothing is changed.
 
     Where it has no shell, the usual folders count as its PATH.
 
     Args:
         environment: Where to.
-        names: Commands to be looked for.
+        harness: What for.
         setup_root: A setup root whose commands count, too.
     """
-    command = [SHELL, "-c", LOOK, "look", setup_root, *names, "", *WATCHED]
+    words = [*dict.fromkeys((harness.entrypoint, harness.check_command[0])), "bash"]
+    names = [f"{setup_root}/{word}" if _is_below(word) else word for word in words]
+    command = [SHELL, "-c", LOOK, "look", setup_root, state_file(harness), *names, "", *WATCHED]
     try:
         result = environment.run(command, timeout=_LOOK_SECONDS)
     except ProgramMissingError:
-        usual = {name: tuple(f"{folder}/{name}" for folder in _USUAL) for name in names}
-        return Surroundings(usual, frozenset(), {}, has_env=False, has_home=False)
+        usual = {
+            name: (name,) if "/" in name else tuple(f"{folder}/{name}" for folder in _USUAL) for name in names
+        }
+        return Surroundings({**usual, "bash": ()}, frozenset(), {}, has_env=False, has_home=False, state="")
     said: dict[str, list[str]] = {}
     for line in result.text.splitlines():
         key, _, value = line.partition("\t")
@@ -102,44 +108,46 @@ def look(environment: Environment, *names: str, setup_root: str = "") -> Surroun
         variables=dict(value.partition("=")[::2] for value in said.get("variable", ())),
         has_env="env" in said,
         has_home="home" in said,
+        state=said.get("state", [""])[0],
     )
 
 
-def names_of(harness: Harness) -> tuple[str, ...]:
-    """Return the names that have to be looked for on PATH to find and try a harness."""
-    names = dict.fromkeys((harness.entrypoint, harness.check_command[0]))
-    return tuple(name for name in names if "/" not in name)
+def state_file(harness: Harness) -> str:
+    """Return where in a setup root it stands that a harness's set-up was begun, or finished."""
+    return f".harnesses/{hashlib.sha256(harness.entrypoint.encode()).hexdigest()[:16]}"
 
 
 def in_image(harness: Harness, around: Surroundings) -> list[Candidate]:
     """Return what may be the harness among an environment's own programs, best first."""
-    if harness.entrypoint.startswith("/"):
-        paths: Sequence[str] = (harness.entrypoint,)
-    else:
-        paths = around.commands.get(harness.entrypoint, ())
-    return [Candidate(path, _check(harness, path, None, around), is_sealed=False) for path in paths]
+    paths = around.commands.get(harness.entrypoint, ())
+    return [Candidate(path, _check(harness, path, around, "")) for path in paths]
 
 
-def in_setup_root(harness: Harness, setup_root: str, around: Surroundings) -> Candidate:
-    """Return what must be the harness once it is installed into a setup root."""
-    path = _below(setup_root, harness.entrypoint)
-    return Candidate(path, _check(harness, path, setup_root, around), is_sealed=True)
-
-
-def try_out(harness: Harness, candidate: Candidate, environment: Environment) -> Trial:
-    """Run a harness's check in the environment's own variables."""
-    return Trial(candidate, failure_of(harness, candidate, environment))
+def in_setup_root(harness: Harness, around: Surroundings, setup_root: str) -> list[Candidate]:
+    """Return what may be the harness in a setup root: one program, or none."""
+    name = harness.entrypoint
+    path = f"{setup_root}/{name}" if _is_below(name) else f"{setup_root}/bin/{name}"
+    if name not in around.below and not around.commands.get(path):
+        return []
+    return [Candidate(path, _check(harness, path, around, setup_root))]
 
 
 def failure_of(
     harness: Harness, candidate: Candidate, environment: Environment, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return why a check fails, with some variables changed; `None` when it doesn't."""
+    """Run a harness's check in the environment's own variables; return why it fails, or `None`.
+
+    Args:
+        harness: Whose check.
+        candidate: What to try.
+        environment: Where.
+        env: Changes to its variables.
+    """
     line = quote(candidate.check)
     try:
         result = environment.run(candidate.check, env=env, timeout=harness.check_timeout)
     except ProgramMissingError:
-        return f"'{candidate.check[0]}' isn't there, or its loader or interpreter isn't"
+        return f"'{candidate.check[0]}' isn't there, or the loader or interpreter that it names isn't"
     except CommandError:
         return f"'{line}' didn't end within {harness.check_timeout:g} s"
     if result.code == 0:
@@ -148,19 +156,20 @@ def failure_of(
     return f"'{line}' ended with status {result.code}" + (f":\n{said}" if said else "")
 
 
-def _check(harness: Harness, path: str, setup_root: str | None, around: Surroundings) -> tuple[str, ...]:
+def _check(harness: Harness, path: str, around: Surroundings, setup_root: str) -> tuple[str, ...]:
     """Return the command that tries a harness, its program by an absolute path."""
     program, *arguments = harness.check_command
     if program == harness.entrypoint:
         program = path
-    elif setup_root is not None and ("/" in program or program in around.below):
-        program = _below(setup_root, program)
+    elif _is_below(program):
+        program = f"{setup_root}/{program}"
+    elif program in around.below:
+        program = f"{setup_root}/bin/{program}"
     elif around.commands.get(program):
         program = around.commands[program][0]
     return (program, *arguments)
 
 
-def _below(setup_root: str, name: str) -> str:
-    if name.startswith("/"):
-        return name
-    return f"{setup_root}/{name}" if "/" in name else f"{setup_root}/bin/{name}"
+def _is_below(word: str) -> bool:
+    """Return whether a command is given by a path below the setup root."""
+    return "/" in word and not word.startswith("/")

@@ -1,7 +1,7 @@
 """The specification of a harness: how it is found, installed and checked. A JSON object, read strictly.
 
-A harness is a program that works in an environment: a coding agent's command, say. `docs/harnesses.md` describes
-each key.
+A harness is a program that works in an environment: a coding agent's command, say. `docs/harnesses.md`
+describes each key.
 """
 
 from __future__ import annotations
@@ -233,10 +233,12 @@ class _Reader:
     def _needs(self, command: str | tuple[str, ...] | None, version: str | None) -> tuple[str, ...]:
         if "needs" in self._document:
             return self._list("needs")
-        if version is not None:
-            return ("pip", "python")
-        first = _first_word(command)
-        return (first,) if first in _MANAGERS else ()
+        needs = {"pip", "python"} if version is not None else {_first_word(command)} & set(_MANAGERS)
+        if self._document.get("npm_cache") is not None:
+            needs.add("npm")
+        if self._document.get("wheelhouse") is not None:
+            needs.add("pip")
+        return tuple(sorted(needs))
 
     def _check_entrypoint(self, entrypoint: str) -> None:
         parts = entrypoint.removeprefix("/").split("/")
@@ -337,15 +339,13 @@ def _shell_syntax(text: str) -> str | None:
     return None
 
 
-def _first_word(command: str | tuple[str, ...] | None) -> str | None:
-    """Return the name of the program that a command starts, as far as that is plain to see."""
-    if command is None:
-        return None
+def _first_word(command: str | tuple[str, ...] | None) -> str:
+    """Return the name of the program that a command starts, as far as that is plain to see; else nothing."""
     try:
-        words = shlex.split(command) if isinstance(command, str) else list(command)
+        words = shlex.split(command) if isinstance(command, str) else list(command or ())
     except ValueError:
-        return None
-    return next((word for word in words if not _ASSIGNMENT.fullmatch(word)), None)
+        return ""
+    return next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
 
 
 def _plain(value: object) -> object:

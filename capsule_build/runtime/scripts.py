@@ -56,10 +56,7 @@ if [ -d "$S" ] && [ ! -L "$S" ]; then
 fi
 """
 
-PROBE: Final = (
-    HEAD
-    + """
-# $1: a line that no file here has
+_WHO: Final = """
 user=
 if [ -r /proc/self/status ]; then
   while read -r key real effective rest; do
@@ -67,6 +64,13 @@ if [ -r /proc/self/status ]; then
   done </proc/self/status
 fi
 [ -n "$user" ] || { user=$(id -u); group=$(id -g); }
+"""
+
+PROBE: Final = (
+    HEAD
+    + _WHO
+    + """
+# $1: a line that no file here has
 say uid "$user"
 say gid "$group"
 for one in """
@@ -215,22 +219,30 @@ PACK: Final = HEAD + 'tar -cf - -C "$1" "$2"\n'
 """Packs a name in a folder to standard output."""
 
 LOOK: Final = """
-# $1: a setup root, or nothing; then names of commands; an empty word; names of variables
-root=$1
-shift
+# $1: a setup root, or nothing; $2: a file in it; then commands, as names or absolute paths; an empty word;
+# names of variables
+root=$1 state=$2
+shift 2
 [ -x /usr/bin/env ] && echo env
 if [ -n "${HOME-}" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then echo home; fi
+[ -n "$root" ] && [ -r "$root/$state" ] && read -r text <"$root/$state" && printf 'state\\t%s\\n' "$text"
+is_program() { [ -f "$1" ] && [ -x "$1" ]; }
 line='
 '
 set -f
 IFS=:
 while [ -n "$1" ]; do
-  for folder in ${PATH-}; do
-    case $folder in
-      /*) [ -f "$folder/$1" ] && [ -x "$folder/$1" ] && printf 'found\\t%s\\t%s\\n' "$1" "$folder/$1" ;;
-    esac
-  done
-  [ -n "$root" ] && [ -x "$root/bin/$1" ] && printf 'below\\t%s\\n' "$1"
+  case $1 in
+    /*) is_program "$1" && printf 'found\\t%s\\t%s\\n' "$1" "$1" ;;
+    *)
+      for folder in ${PATH-}; do
+        case $folder in
+          /*) is_program "$folder/$1" && printf 'found\\t%s\\t%s\\n' "$1" "$folder/$1" ;;
+        esac
+      done
+      [ -n "$root" ] && is_program "$root/bin/$1" && printf 'below\\t%s\\n' "$1"
+      ;;
+  esac
   shift
 done
 shift
@@ -240,24 +252,48 @@ for one; do
 done
 exit 0
 """
-"""Looks around as the environment's own programs do: by its own PATH, with nothing but what the shell has in it."""
+"""Looks around as the environment's own programs do: by its own PATH, and by nothing but the shell itself."""
+
+_STATE_FILE: Final = """
+write_state() {
+  # $1: the file; $2: its text. Wholly or not at all.
+  mkdir -p "${1%/*}" && printf '%s\\n' "$2" >"$1.$$" && mv -f "$1.$$" "$1" || fail "$1 can't be written"
+}
+"""
 
 SETUP: Final = (
     HEAD
     + _PARENT
+    + _WHO
+    + _STATE_FILE
     + """
-# $1: user id; $2: the setup root; then folders in it to be emptied
-user=$1 root=$2
-shift 2
+# $1: the setup root; $2: a file in it; $3: its text; then folders in it: to be emptied; an empty word; to be
+# made
+root=$1 state=$2 text=$3
+shift 3
 own "$S"
 own "$root"
 [ -w "$root" ] || fail "the user $user can't write to $root"
+write_state "$root/$state" "$text"
+clear=yes
 for one; do
-  rm -rf "$root/$one" && mkdir -p "$root/$one" || fail "$root/$one can't be made"
+  [ -n "$one" ] || { clear=; continue; }
+  [ -z "$clear" ] || rm -rf "$root/$one"
+  mkdir -p "$root/$one" || fail "$root/$one can't be made"
 done
 """
 )
-"""Makes a setup root, and empty folders in it."""
+"""Makes a setup root and folders in it, and writes down what is begun."""
 
-TIDY: Final = HEAD + 'for one; do rm -rf "$one"; done\n'
-"""Removes what installing needed and a harness doesn't."""
+TIDY: Final = (
+    HEAD
+    + _STATE_FILE
+    + """
+# $1: the setup root; $2: a file in it; $3: its text; then folders in it to be removed
+root=$1 state=$2 text=$3
+shift 3
+for one; do rm -rf "$root/$one"; done
+write_state "$root/$state" "$text"
+"""
+)
+"""Removes what installing needed and a harness doesn't, and writes down that it is finished."""

@@ -6,7 +6,8 @@ What a seal does, and the format of its report: `docs/seal-tree.md`.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import TargetError
@@ -23,6 +24,7 @@ SEAL_SECONDS: Final = 600.0
 """How long sealing may take."""
 
 _REFUSED: Final = 2
+_SHOWN_BYTES: Final = 200
 _SEALER: Final = "seal-tree"
 
 
@@ -64,6 +66,16 @@ class SealReport:
     def changed(self) -> int:
         """How many changes were made."""
         return len(self.scripts) + len(self.interpreters) + len(self.rpaths)
+
+    def behind(self, earlier: SealReport) -> SealReport:
+        """Return the report of two seals of one root as one: this one, and an earlier one."""
+        return replace(
+            self,
+            already_sealed=earlier.already_sealed,
+            scripts=tuple(sorted({*earlier.scripts, *self.scripts}, key=os.fsencode)),
+            interpreters=tuple(sorted({*earlier.interpreters, *self.interpreters}, key=os.fsencode)),
+            rpaths=tuple(sorted({*earlier.rpaths, *self.rpaths}, key=os.fsencode)),
+        )
 
     def as_json(self) -> dict[str, object]:
         """Return the report as JSON values, in the format of `seal-tree --json`."""
@@ -136,21 +148,21 @@ def parse_report(printed: bytes, name: str = "seal-tree") -> SealReport:
     """
     try:
         said: dict[str, Any] = json.loads(printed)
-        if said["schema_version"] != SCHEMA:
-            raise ValueError(said["schema_version"])
-        changed = {key: tuple(said[key]["paths"]) for key in ("scripts", "interpreters", "rpaths")}
-        left = {
-            key: tuple(Left(item["path"], item["reason"]) for item in said[key])
-            for key in ("skipped", "failures")
-        }
-        return SealReport(
+        report = SealReport(
             root=said["root"],
             dry_run=said["dry_run"],
             scanned=said["scanned"],
             already_sealed=said["already_sealed"],
-            **changed,
-            **left,
+            scripts=tuple(said["scripts"]["paths"]),
+            interpreters=tuple(said["interpreters"]["paths"]),
+            rpaths=tuple(said["rpaths"]["paths"]),
+            skipped=tuple(Left(item["path"], item["reason"]) for item in said["skipped"]),
+            failures=tuple(Left(item["path"], item["reason"]) for item in said["failures"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        shown = printed[:200].decode("utf-8", "backslashreplace")
-        raise TargetError(f"{name}: the sealer printed what isn't understood: {shown!a}") from error
+        is_known = said["schema_version"] == SCHEMA
+    except (ValueError, KeyError, TypeError):
+        is_known = False
+    if not is_known:
+        shown = printed[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        raise TargetError(f"{name}: the sealer printed what isn't understood: {shown!a}")
+    return report

@@ -1,0 +1,181 @@
+"""Why a harness can't be set up: from what programs printed, from what lies there, and by trying."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from .errors import CapsuleError
+from .finding import failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .commands import Outcome
+    from .environment import Environment
+    from .finding import Candidate, Surroundings, Trial
+    from .harness import Harness
+    from .sealing import SealReport
+
+OFFLINE_WAYS: Final = (
+    "Four ways need no registry: a filled cache ('npm_cache', 'wheelhouse'), an install command that fetches "
+    "nothing, a harness in the image ('preinstalled'), and a local tree ('upload')."
+)
+
+_UNREACHABLE: Final = re.compile(
+    r"\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED)\b"
+    r"|NewConnectionError|Temporary failure in name resolution|ConnectTimeoutError|Network is unreachable"
+    r"|[Nn]ame or service not known|Connection refused|dns error|error sending request|Failed to fetch: "
+    r"|the network (?:was|is) disabled|No matching distribution found",
+)
+_UNTRUSTED: Final = re.compile(
+    r"SELF_SIGNED_CERT|UNABLE_TO_GET_ISSUER_CERT|UNABLE_TO_VERIFY_LEAF|CERTIFICATE_VERIFY_FAILED"
+    r"|self[- ]signed certificate|invalid peer certificate|unable to get local issuer"
+)
+_SCRIPT_FAILED: Final = re.compile(r"npm (?:error|ERR!) command failed")
+_EMPTY: Final = frozenset({"PATH", "HOME"})
+"""Variables whose absence is the trouble, and not what is in them."""
+
+_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SHOWN: Final = 5
+
+
+class SetUpError(CapsuleError):
+    """A harness isn't there, can't be installed, or doesn't work."""
+
+
+def is_script_failure(outcome: Outcome) -> bool:
+    """Return whether npm says that a package's own script failed."""
+    return not outcome.is_right and _SCRIPT_FAILED.search(outcome.said) is not None
+
+
+def install_error(
+    name: str, outcome: Outcome, timeout: float, around: Surroundings, unsealed: Sequence[str]
+) -> SetUpError:
+    """Return the error of an install command that failed.
+
+    Args:
+        name: The environment's name.
+        outcome: How the command ended.
+        timeout: Seconds that it was given.
+        around: What it met.
+        unsealed: Programs in the setup root that the environment can't start as they are.
+    """
+    if outcome.code is None:
+        what = f"didn't end within {timeout:g} s, and was stopped"
+    else:
+        what = f"failed with status {outcome.code}"
+    message = f"{name}: the install command {what}: {outcome.command}"
+    if outcome.said:
+        message += f"\n{outcome.said}"
+    return SetUpError(message, hint="\n".join(_reasons(outcome, around, unsealed)) or None)
+
+
+def missing_error(name: str, harness: Harness, around: Surroundings, trials: Sequence[Trial]) -> SetUpError:
+    """Return the error of a harness that must be there, and isn't."""
+    if trials:
+        tried = "\n".join(f"'{trial.candidate.path}': {trial.failure}." for trial in trials)
+        return SetUpError(f"{name}: '{harness.entrypoint}' is there, but doesn't work.\n{tried}")
+    return SetUpError(
+        f"{name}: '{harness.entrypoint}' is not there{_on_path(harness, around)}.",
+        hint="The strategy 'install_if_missing' would install it.",
+    )
+
+
+def unusable_error(
+    harness: Harness,
+    trials: Sequence[Trial],
+    environment: Environment,
+    around: Surroundings,
+    seal: SealReport | None = None,
+    home: str | None = None,
+) -> SetUpError:
+    """Return the error of a harness that isn't there, or fails its check, though it was installed.
+
+    Variables of the environment that are known to lead programs astray are tried out: without which of them
+    does the check succeed?
+
+    Args:
+        harness: The harness.
+        trials: What was tried, and how it failed.
+        environment: Where.
+        around: What it met there.
+        seal: What sealing said; `None`: nothing was sealed.
+        home: A folder that can be written to.
+    """
+    if not trials:
+        place = _on_path(harness, around) if seal is None else f" in '{seal.root}'"
+        return SetUpError(
+            f"{environment.name}: '{harness.entrypoint}' is not there{place}, though installing succeeded.",
+            hint="'entrypoint' must be the name of a command that is installed, or its path.",
+        )
+    candidate, failure = trials[0].candidate, trials[0].failure
+    message = f"{environment.name}: '{candidate.path}' is installed, but doesn't work: {failure}."
+    culprit = _culprit(harness, candidate, environment, around, home)
+    if culprit is not None:
+        return SetUpError(message, hint=culprit)
+    hints = []
+    if seal is not None:
+        hints += [f"Not sealed: '{item.path}': {item.reason}." for item in seal.failures[:_SHOWN]]
+        hints.append(f"Ask: capsule why {candidate.path} {environment.name}")
+    return SetUpError(message, hint="\n".join(hints) or None)
+
+
+def _on_path(harness: Harness, around: Surroundings) -> str:
+    path = around.variables.get("PATH", "")
+    return "" if "/" in harness.entrypoint else f" in the image's PATH, '{path}'"
+
+
+def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) -> Iterator[str]:
+    """Yield what may be behind a failed install command, the surest first."""
+    named = [path for path in unsealed if path in outcome.said or path.rpartition("/")[2] in outcome.said]
+    if named:
+        yield (
+            "It started a program that it had just put there, and that can't start here before it is sealed: "
+            f"{', '.join(named[:_SHOWN])}. What a package brings along is sealed before its scripts run, "
+            "what they fetch is not. Install it elsewhere, and upload it."
+        )
+    if _UNTRUSTED.search(outcome.said):
+        yield (
+            "A certificate isn't trusted: name the file of certificates in 'install_env', as "
+            "NODE_EXTRA_CA_CERTS for npm, PIP_CERT for pip, SSL_CERT_FILE for uv."
+        )
+    elif _UNREACHABLE.search(outcome.said):
+        yield f"The package registry can't be reached. {OFFLINE_WAYS}"
+    astray = [name for name in around.variables if name not in _EMPTY and around.variables[name]]
+    if astray:
+        yield f"The environment sets {_listed(around.variables, astray)}, which may be the reason."
+
+
+def _culprit(
+    harness: Harness,
+    candidate: Candidate,
+    environment: Environment,
+    around: Surroundings,
+    home: str | None,
+) -> str | None:
+    """Return a sentence about the variable because of which a check fails; `None` where it is none."""
+    changes: dict[str, str] = {
+        name: "" for name, value in around.variables.items() if value and name not in _EMPTY
+    }
+    if home is not None and not around.has_home:
+        changes["HOME"] = home
+    if not around.variables.get("PATH"):
+        changes["PATH"] = _SYSTEM_PATH
+    tries = [{name: value} for name, value in changes.items()]
+    if len(changes) > 1:
+        tries.append(changes)
+    for env in tries:
+        if failure_of(harness, candidate, environment, env) is None:
+            names = ", ".join(env)
+            if set(env) <= _EMPTY:
+                return f"It works once {names} is set to what can be used, as to {_listed(env, list(env))}."
+            return (
+                f"It is because of {_listed(around.variables, list(env))} in the environment: without that "
+                f"the check succeeds. Take {names} out of the container's configuration."
+            )
+    return None
+
+
+def _listed(values: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}='{values.get(name, '')}'" for name in names)
