@@ -7,6 +7,7 @@ things that fail. Where the loader can be asked, it has the last word. Nothing o
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,7 @@ from .why_view import Problem, Trail, View
 if TYPE_CHECKING:
     from .environment import Environment
     from .target import Target
-    from .why_files import Entry
+    from .why_files import Entry, Files
 
 _MAX_STEPS: Final = 5
 """Interpreters of interpreters that the kernel follows."""
@@ -112,13 +113,13 @@ def why(path: str, environment: Environment) -> Explanation:
     """
     if not path.startswith("/") or "\n" in path:
         raise UsageError(f"{path!a} is not an absolute path in {environment.name}.")
-    return _Explainer(path, environment).explain()
+    with contextlib.closing(files_of(environment)) as files:
+        return _Explainer(path, environment, files).explain()
 
 
 class _Explainer:
-    def __init__(self, path: str, environment: Environment) -> None:
+    def __init__(self, path: str, environment: Environment, files: Files) -> None:
         self._environment = environment
-        files = files_of(environment)
         self._view = View(files, files.surroundings())
         self._found = Explanation(path, environment.name)
         self._target = self._probed()

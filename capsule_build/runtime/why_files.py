@@ -6,6 +6,7 @@ isn't copied; else by the engine's copying, which needs no program in the image.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -159,6 +160,9 @@ class Files(ABC):
     def has_shell(self) -> bool:
         """Whether programs can be run there."""
         return True
+
+    def close(self) -> None:  # noqa: B027 (most ways hold nothing)
+        """Let go of what is held."""
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Open a file to be read, in parts and from anywhere."""
@@ -326,6 +330,11 @@ class _CopiedFiles(Files):
         copy.stream.seek(copy.start + offset)
         return copy.stream.read(max(0, min(size, copy.entry.size - offset)))
 
+    def close(self) -> None:
+        for copy in self._copies.values():
+            if copy is not None:
+                copy.stream.close()
+
     def surroundings(self) -> Surroundings:
         environment = self._environment
         variables = environment.variables() if isinstance(environment, Configured) else None
@@ -337,20 +346,23 @@ class _CopiedFiles(Files):
         return self._copies[path]
 
     def _copied(self, path: str) -> _Copy | None:
-        packed = tempfile.TemporaryFile()  # noqa: SIM115 (held as long as its content is asked for)
-        try:
-            for piece in self._readable.copy_out(path):
-                packed.write(piece)
-            packed.seek(0)
-            with tarfile.open(fileobj=packed) as archive:
-                member = archive.next()
-        except (TargetError, tarfile.TarError):
-            return None
-        if member is None:
-            return None
-        kind = "file" if member.isreg() else "folder" if member.isdir() else "other"
-        entry = Entry(path, kind, member.size, bool(member.mode & 0o111), "")
-        return _Copy(entry, packed, member.offset_data)
+        with contextlib.ExitStack() as stack:
+            packed = stack.enter_context(tempfile.TemporaryFile())
+            try:
+                for piece in self._readable.copy_out(path):
+                    packed.write(piece)
+                packed.seek(0)
+                with tarfile.open(fileobj=packed) as archive:
+                    member = archive.next()
+            except (TargetError, tarfile.TarError):
+                return None
+            if member is None:
+                return None
+            kind = "file" if member.isreg() else "folder" if member.isdir() else "other"
+            # Held as long as its content may be asked for: see `close`.
+            stack.pop_all()
+            entry = Entry(path, kind, member.size, bool(member.mode & 0o111), "")
+            return _Copy(entry, packed, member.offset_data)
 
 
 def _variables(items: Sequence[bytes]) -> dict[str, str]:

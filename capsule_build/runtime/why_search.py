@@ -137,10 +137,11 @@ class Search:
         return text
 
     def _glibc_default(self) -> list[str]:
+        # Debian's build has the first four, others the last two: what isn't there is no harm.
         multiarch = f"{self._machine}-linux-gnu"
-        return [f"{top}/{folder}" for folder in (multiarch, "") for top in ("/lib", "/usr/lib")] + [
-            "/lib64",
-            "/usr/lib64",
+        return [
+            *(f"/lib/{multiarch}", f"/usr/lib/{multiarch}", "/lib", "/usr/lib"),
+            *("/lib64", "/usr/lib64"),
         ]
 
     def _musl_default(self) -> list[str]:

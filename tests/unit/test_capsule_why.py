@@ -1,0 +1,450 @@
+"""Why programs can't start: each reason, in a tree of made files, and by each way to look at files."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsule_build.runtime.environment import Configured, Readable
+from capsule_build.runtime.errors import TargetError, UsageError
+from capsule_build.runtime.process import ProgramMissingError, Result
+from capsule_build.runtime.why import Explanation, why
+from capsule_build.runtime.why_files import Surroundings, files_of
+from capsule_build.runtime.why_scripts import FirstLine, first_line
+from tests.elves import ElfSpec, make_elf
+from tests.targets import Rerooted, make_tmp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from capsule_build.runtime import Environment
+
+GLIBC = "/lib64/ld-linux-x86-64.so.2"
+MUSL = "/lib/ld-musl-x86_64.so.1"
+LOADER = make_elf(ElfSpec(soname="ld-linux-x86-64.so.2", defines=("GLIBC_2.2.5", "GLIBC_PRIVATE")))
+LIBC = make_elf(
+    ElfSpec(
+        soname="libc.so.6",
+        needed=("ld-linux-x86-64.so.2",),
+        defines=("libc.so.6", "GLIBC_2.2.5", "GLIBC_2.9", "GLIBC_2.31", "GLIBC_PRIVATE"),
+    )
+)
+MUSL_LOADER = make_elf(ElfSpec(soname="libc.musl-x86_64.so.1"))
+
+
+class Tree(Rerooted):
+    """A folder as an environment in which nothing can be run: neither a probe nor a loader."""
+
+    def run(self, argv: Sequence[str], **_: object) -> Result:
+        raise TargetError(f"'{argv[0]}' can't be run")
+
+
+class Copied:
+    """The same without a shell: its files can be copied out, and its configuration is known."""
+
+    name = identity = "copied"
+
+    def __init__(self, root: Path, variables: Mapping[str, str]) -> None:
+        self._root = root
+        self._variables = dict(variables)
+
+    def run(self, argv: Sequence[str], **_: object) -> Result:
+        raise ProgramMissingError(f"'{argv[0]}' is not there.")
+
+    def put(self, data: bytes | IO[bytes], path: str, mode: int = 0o644) -> None:
+        raise NotImplementedError
+
+    def put_tree(self, tar: object, path: str) -> None:
+        raise NotImplementedError
+
+    def copy_out(self, path: str) -> Iterator[bytes]:
+        there = self._root / path.lstrip("/")
+        if not there.exists():
+            raise TargetError(f"'{path}' can't be read")
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
+            archive.add(there, arcname=there.name, recursive=False)
+        yield packed.getvalue()
+
+    def main_program(self) -> str | None:
+        return None
+
+    def variables(self) -> dict[str, str]:
+        return self._variables
+
+
+@pytest.fixture(autouse=True)
+def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A tree with glibc 2.31, whose programs are for this machine as far as it goes."""
+    made = make_tmp(tmp_path / "root")
+    write(made, GLIBC, LOADER)
+    write(made, "/lib/x86_64-linux-gnu/libc.so.6", LIBC)
+    return made
+
+
+def write(root: Path, path: str, data: bytes, mode: int = 0o755) -> None:
+    there = root / path.lstrip("/")
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.write_bytes(data)
+    there.chmod(mode)
+
+
+def link(root: Path, path: str, target: str) -> None:
+    there = root / path.lstrip("/")
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.symlink_to(target)
+
+
+def glibc(*needed: str, **more: object) -> bytes:
+    spec = {"interpreter": GLIBC, "needed": (*needed, "libc.so.6"), "pie": True, **more}
+    return make_elf(ElfSpec(**spec))  # type: ignore[arg-type]  # the fields of a specification
+
+
+def kinds(found: Explanation) -> list[str]:
+    return [problem.kind for problem in found.problems]
+
+
+def explain(root: Path, path: str = "/program") -> Explanation:
+    return why(path, Tree(root))
+
+
+SCRIPTS = {
+    "interpreter": (b"#!/no/such/python -x\n", "interpreter-missing", "'/no/such/python', which isn't there"),
+    "env itself": (b"#!/no/env node\n", "interpreter-missing", "'/no/env'"),
+    "a link": (b"#!/dangling\n", "interpreter-missing", "/dangling -> /nothing"),
+    "command": (b"#!/usr/bin/env nod\n", "command-missing", "'nod', which isn't on PATH"),
+    "command by -S": (b"#!/usr/bin/env -S A=1 nod --flag\n", "command-missing", "'nod'"),
+    "arguments": (b"#!/usr/bin/env node --flag\n", "env-arguments", "-S node --flag"),
+    "carriage return": (b"#!/bin/sh\r\n", "shebang-carriage-return", "carriage return"),
+    "carriage return behind an argument": (b"#!/bin/sh -e\r\nx", "shebang-carriage-return", "Windows"),
+    "too long": (b"#!/" + b"x" * 300 + b"\n", "shebang-too-long", "has 303 bytes"),
+    "nobody": (b"#! \n", "shebang-empty", "names no interpreter"),
+    "trampoline": (
+        b'#!/bin/sh\n\'\'\'exec\' "/my venv/python" "$0" "$@"\n',
+        "interpreter-missing",
+        "'/my venv/python'",
+    ),
+    "byte-order mark": (b"\xef\xbb\xbf#!/bin/sh\n", "byte-order-mark", "byte-order mark"),
+    "text": (b"echo\n", "no-shebang", "without a '#!' line"),
+    "nothing": (b"", "empty", "is empty"),
+    "windows": (b"MZ\x90\0", "format", "for Windows"),
+    "bytes": (b"\x01\x02\0\x03", "format", "neither a script nor"),
+    "broken": (b"\x7fELF\x02", "format", "broken ELF"),
+}
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_a_file_that_the_kernel_cant_start(root: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, kind, words = SCRIPTS[case]
+    monkeypatch.setenv("PATH", f"/bin:{os.environ['PATH']}")
+    write(root, "/program", data)
+    static = make_elf(ElfSpec(type=2, dynamic=False))
+    for path in ("/bin/sh", "/usr/bin/env", "/bin/node"):
+        write(root, path, static)
+    link(root, "/dangling", "/nothing")
+    found = explain(root)
+    assert kinds(found) == [kind]
+    assert words in found.problems[0].message + (found.problems[0].hint or "")
+
+
+def test_a_script_is_followed_to_its_interpreters_loader(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"/opt/bin:{os.environ['PATH']}")
+    write(root, "/program", b"#!/usr/bin/env -S node --flag\n")
+    write(root, "/usr/bin/env", make_elf(ElfSpec(type=2, dynamic=False)))
+    link(root, "/opt/bin/node", "../node/bin/node")
+    write(root, "/opt/node/bin/node", glibc("libmissing.so.1"))
+    found = explain(root)
+    assert [path for path, _ in found.chain] == [
+        "/program",
+        "/usr/bin/env",
+        f"/opt/bin/node -> {root}/opt/bin/../node/bin/node".replace(str(root), ""),
+    ]
+    assert kinds(found) == ["library-missing"]
+
+
+def test_interpreters_of_interpreters_have_an_end(root: Path) -> None:
+    write(root, "/program", b"#!/program\n")
+    assert kinds(explain(root)) == ["too-many-interpreters"]
+
+
+def test_what_isnt_there_or_no_program(root: Path) -> None:
+    link(root, "/link", "b")
+    link(root, "/b", "/link")
+    link(root, "/dangling", "deep/nothing")
+    write(root, "/library", make_elf(ElfSpec(soname="x")))
+    write(root, "/object", make_elf(ElfSpec(type=1, dynamic=False)))
+    write(root, "/plain", make_elf(ElfSpec(type=2, dynamic=False)), mode=0o644)
+    write(root, "/other", make_elf(ElfSpec(type=2, machine=243, dynamic=False)))
+    expected = {
+        "/nothing": "missing",
+        "/library/under-a-file": "missing",
+        "/link": "dangling-symlink",
+        "/dangling": "dangling-symlink",
+        "/lib64": "not-a-file",
+        "/library": "not-a-program",
+        "/object": "not-a-program",
+        "/plain": "not-executable",
+        "/other": "architecture",
+    }
+    assert {path: kinds(explain(root, path)) for path in expected} == {
+        path: [kind] for path, kind in expected.items()
+    }
+    with pytest.raises(UsageError, match="not an absolute path"):
+        explain(root, "relative")
+
+
+LOADERS = {
+    "missing": (make_elf(ElfSpec(interpreter=MUSL)), "loader-missing", "is a program for musl"),
+    "a capsule's": (
+        make_elf(ElfSpec(interpreter="/tmp/agentcompass-capsules/gone/abi/glibc/ld-linux-x86-64.so.2")),
+        "loader-missing",
+        "Install the capsule again",
+    ),
+    "no loader": (make_elf(ElfSpec(interpreter="/text")), "loader-unfit", "no ELF file"),
+    "32 bits": (make_elf(ElfSpec(bits=32, interpreter=GLIBC)), "loader-unfit", "64-bit x86_64"),
+}
+
+
+@pytest.mark.parametrize("case", LOADERS)
+def test_a_loader_that_cant_be_the_one(root: Path, case: str) -> None:
+    data, kind, words = LOADERS[case]
+    write(root, "/program", data)
+    write(root, "/text", b"text")
+    found = explain(root)
+    assert kinds(found) == [kind]
+    assert words in found.problems[0].message + (found.problems[0].hint or "")
+
+
+def test_musls_loader_at_glibcs_place_is_told(root: Path) -> None:
+    (root / GLIBC.lstrip("/")).unlink()
+    write(root, MUSL, MUSL_LOADER)
+    link(root, GLIBC, MUSL)
+    write(root, "/program", glibc())
+    found = explain(root)
+    assert kinds(found) == ["other-libc"]
+    assert f"{GLIBC} -> {MUSL}" in found.problems[0].message
+
+
+def cache(entries: Mapping[str, str]) -> bytes:
+    """A loader's cache in the new format, behind a few bytes of the old one."""
+    strings, places, at = b"", [], 48 + 24 * len(entries)
+    for name, path in entries.items():
+        places.append((at + len(strings), at + len(strings) + len(name) + 1))
+        strings += f"{name}\0{path}\0".encode()
+    header = struct.pack("<20sII20x", b"glibc-ld.so.cache1.1", len(entries), len(strings))
+    table = b"".join(struct.pack("<iIIIQ", 3, key, value, 0, 0) for key, value in places)
+    return b"ld.so-1.7.0\0" + bytes(20) + header + table + strings
+
+
+def test_glibcs_loader_is_followed_in_its_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = make_elf(ElfSpec(soname="x"))
+    for name in ("rpath", "variable", "cached", "default"):
+        write(root, f"/{name}/lib{name}.so", library)
+    # Each is also where only later looks would find it.
+    for name in ("rpath", "variable", "cached"):
+        write(root, f"/usr/lib/lib{name}.so", library)
+    write(root, "/usr/lib/libdefault.so", library)
+    write(root, "/variable/librpath.so", library)
+    # Of another architecture: it is passed over.
+    write(root, "/rpath/libdefault.so", make_elf(ElfSpec(machine=183)))
+    write(root, "/etc/ld.so.cache", cache({"libcached.so": "/cached/libcached.so"}))
+    needed = tuple(f"lib{name}.so" for name in ("rpath", "variable", "cached", "default"))
+    write(root, "/app/program", glibc(*needed, rpath="$ORIGIN/../rpath"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/variable:")
+    found = why("/app/program", Tree(root))
+    assert found.problems == []
+    assert found.libraries == [
+        ("/app/../rpath/librpath.so", "the RPATH of '/app/program'"),
+        ("/variable/libvariable.so", "LD_LIBRARY_PATH"),
+        ("/cached/libcached.so", "the loader's cache"),
+        ("/usr/lib/libdefault.so", "the loader's own folders"),
+        ("/lib/x86_64-linux-gnu/libc.so.6", "the loader's own folders"),
+    ]
+    # RUNPATH comes behind the variable, and counts for no library's library.
+    write(root, "/app/program", glibc("librpath.so", runpath="/rpath"))
+    assert why("/app/program", Tree(root)).libraries[0] == ("/variable/librpath.so", "LD_LIBRARY_PATH")
+
+
+def test_a_rpath_counts_for_what_a_library_needs_and_a_runpath_doesnt(root: Path) -> None:
+    write(root, "/own/libone.so", make_elf(ElfSpec(soname="libone.so", needed=("libtwo.so",))))
+    write(root, "/own/libtwo.so", make_elf(ElfSpec(soname="libtwo.so")))
+    write(root, "/program", glibc("libone.so", rpath="/own"))
+    assert explain(root).problems == []
+    write(root, "/program", glibc("libone.so", runpath="/own"))
+    (problem,) = explain(root).problems
+    assert (problem.kind, problem.path) == ("library-missing", "/own/libone.so")
+    assert "Its library '/own/libone.so' needs the library 'libtwo.so'" in problem.message
+
+
+def test_a_version_that_glibc_lacks_is_named_with_what_there_is(root: Path) -> None:
+    write(
+        root,
+        "/program",
+        glibc(versions={"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.100")}),
+    )
+    (problem,) = explain(root).problems
+    assert problem.kind == "version-missing"
+    assert "needs GLIBC_2.100 (and 1 more) of '/lib/x86_64-linux-gnu/libc.so.6'" in problem.message
+    assert "its newest is GLIBC_2.31" in problem.message
+
+
+def test_musls_loader_is_followed_in_its_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, MUSL, MUSL_LOADER)
+    library = make_elf(ElfSpec(soname="x", needed=("libc.musl-x86_64.so.1",)))
+    for path in ("/variable/libone.so", "/own/libone.so", "/own/libtwo.so", "/listed/libthree.so"):
+        write(root, path, library)
+    program = {
+        "interpreter": MUSL,
+        "needed": ("libone.so", "libtwo.so", "libthree.so", "libc.so"),
+        "pie": True,
+    }
+    write(root, "/program", make_elf(ElfSpec(**program, runpath="/own")))  # type: ignore[arg-type]
+    assert kinds(explain(root)) == ["library-missing"]
+    write(root, "/etc/ld-musl-x86_64.path", b"/elsewhere:/listed/\n/more\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/variable")
+    found = explain(root)
+    assert found.problems == []
+    # The variable comes before what the program says, and libc is the loader itself.
+    assert [path for path, _ in found.libraries] == [
+        "/variable/libone.so",
+        "/own/libtwo.so",
+        "/listed/libthree.so",
+    ]
+
+
+@pytest.mark.parametrize("variable", ["LD_PRELOAD", "LD_LIBRARY_PATH"])
+def test_a_library_of_the_other_libc_in_a_variable_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    write(
+        root,
+        "/other/libstdc++.so.6",
+        make_elf(ElfSpec(soname="libstdc++.so.6", needed=("libc.musl-x86_64.so.1",))),
+    )
+    write(root, "/program", glibc("libstdc++.so.6"))
+    monkeypatch.setenv(variable, "/other" + ("/libstdc++.so.6" if variable == "LD_PRELOAD" else ""))
+    found = explain(root)
+    assert found.problems[0].kind == "other-libc"
+    assert found.problems[0].message.startswith(f"{variable} brings '/other/libstdc++.so.6' into the process")
+    assert f"Unset {variable}" in (found.problems[0].hint or "")
+
+
+def test_a_preloaded_file_that_isnt_there_is_only_a_note(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, "/program", glibc())
+    monkeypatch.setenv("LD_PRELOAD", "/nothing.so")
+    found = explain(root)
+    assert found.problems == []
+    assert "LD_PRELOAD names '/nothing.so'" in " ".join(found.notes)
+
+
+def test_without_a_shell_files_are_copied_out(root: Path) -> None:
+    write(root, "/program", glibc("libmissing.so"))
+    write(root, "/good", glibc())
+    write(root, "/script", b"#!/usr/bin/env node\n")
+    environment: Environment = Copied(root, {"PATH": "/bin", "LD_PRELOAD": "/gone.so"})
+    assert isinstance(environment, Readable)
+    assert isinstance(environment, Configured)
+    expected = {
+        "/program": ["library-missing"],
+        "/good": [],
+        "/script": ["interpreter-missing"],
+        "/nothing": ["missing"],
+        "/lib64": ["not-a-file"],
+    }
+    for path, wanted in expected.items():
+        found = why(path, environment)
+        assert kinds(found) == wanted, path
+        assert any("no shell" in note for note in found.notes)
+    assert any("LD_PRELOAD" in note for note in why("/good", environment).notes)
+
+
+def test_a_shell_tells_the_same_as_files_do(tmp_path: Path) -> None:
+    """By each way the same entries and bytes come out, whatever the names."""
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    (folder / 'f\'ile\t"x"').write_bytes(bytes(range(256)) * 2000)
+    (folder / "l ink").symlink_to('f\'ile\t"x"')
+    (folder / "dangling").symlink_to("/no where")
+    (tmp_path / "way").symlink_to("a b")
+
+    class Shell:
+        """This machine, told by its shell alone."""
+
+        name = identity = "shell"
+
+        def run(self, argv: Sequence[str], **_: object) -> Result:
+            from capsule_build.runtime.process import run
+
+            return run(argv, check=False)
+
+    from capsule_build.runtime.local import LocalEnvironment
+
+    paths = [
+        *(f"{tmp_path}/way/{name}" for name in ('f\'ile\t"x"', "l ink", "dangling", "nothing")),
+        *(str(folder), "/dev/null", "/", "/bin"),
+    ]
+    local, shell = files_of(LocalEnvironment()), files_of(Shell())  # type: ignore[arg-type]
+    told, asked = local.entries(paths), shell.entries(paths)
+    assert list(told) == list(asked)
+    for path, entry in told.items():
+        other = asked[path]
+        assert (entry.kind, entry.may_run, entry.folder, entry.following) == (
+            other.kind,
+            other.may_run,
+            other.folder,
+            other.following,
+        )
+    file = asked[paths[0]]
+    assert file.size == told[paths[0]].size == 512000
+    with shell.open(file) as stream:
+        stream.seek(300_001)
+        assert stream.read(1000) == (folder / 'f\'ile\t"x"').read_bytes()[300_001:301_001]
+        assert stream.seek(0, 2) == 512000
+        assert stream.read(1) == b""
+    assert dict(shell.surroundings().variables or {})["PATH"] == os.environ["PATH"]
+    assert shell.surroundings().mounts == local.surroundings().mounts
+
+
+def test_a_mounts_options_are_those_of_the_nearest_place() -> None:
+    mounts = (("/", frozenset({"rw"})), ("/tmp", frozenset({"noexec"})), ("/tmp/x", frozenset({"exec"})))
+    around = Surroundings({}, mounts)
+    assert around.options_at("/tmp/y") == {"noexec"}
+    assert around.options_at("/tmp/x/y") == {"exec"}
+    assert around.options_at("/tmpx") == {"rw"}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"#!/bin/sh\n", FirstLine("/bin/sh", None)),
+        (b"#! \t/bin/sh  -e -u \t\nx", FirstLine("/bin/sh", "-e -u")),
+        (b"#!/bin/sh", FirstLine("/bin/sh", None)),
+        (b"#!/bin/sh\0x\n", FirstLine("/bin/sh", None)),
+        (b"#!\n", None),
+    ],
+)
+def test_a_first_line_is_read_as_the_kernel_reads_it(line: bytes, expected: FirstLine | None) -> None:
+    assert first_line(line) == expected
+
+
+@given(st.binary(max_size=600))
+def test_no_file_is_too_odd_to_be_explained(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = make_tmp(Path(folder) / "root")
+        write(root, "/program", data)
+        assert explain(root).problems
