@@ -27,7 +27,7 @@ from .runtime.errors import ContractError, UsageError
 from .runtime.files import atomic_writer
 from .runtime.manifest import FILE_NAME as MANIFEST
 from .sbom import FILE_NAME as SBOM
-from .sbom import make_sbom, outer_sbom
+from .sbom import describe_tree, outer_sbom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,9 +128,8 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
         report.step(f"Build with {shop.engine.name}")
         tree = _folder(scratch / "tree")
         _build_tree(plan, shop, context, tree, report)
-        (tree / SBOM).parent.mkdir(exist_ok=True)
-        (tree / SBOM).write_bytes(make_sbom(plan, inputs, shop.components, tree))
         (tree / MANIFEST).write_bytes(plan.manifest.to_bytes())
+        describe_tree(plan, inputs, shop.components, tree)
         report.step("Pack")
         with _unnamed(plan.output) as candidate:
             with candidate.open("wb") as out:

@@ -30,7 +30,7 @@ TARGETS: Final = (*(f"{a}-{c}" for a in ARCHITECTURES for c in LIBCS), *ARCHITEC
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _REQUIRED: Final = frozenset({"title", "kind", "package", "track", "license", "targets"})
-_OPTIONAL: Final = frozenset({"version"})
+_OPTIONAL: Final = frozenset({"version", "files", "source", "supplier"})
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ class Component:
             (pypi), dpkg's architecture (debian), a file name in which `{version}` and `{tag}` are replaced
             (github-release), nothing (npm).
         version: The version in a GitHub release, whose tag need not say it; elsewhere empty.
+        files: The files and folders in a bundle that are its own: patterns, in which `*` stands for a part of
+            one name.
+        source: The package URL of its source, in which `{version}` is replaced; empty: its files say it, or
+            its licence doesn't ask for it.
+        supplier: Who supplies it; may be empty.
     """
 
     name: str
@@ -59,6 +64,9 @@ class Component:
     track: str
     targets: Mapping[str, str]
     version: str = ""
+    files: tuple[str, ...] = ()
+    source: str = ""
+    supplier: str = ""
 
     def target_for(self, platform: Platform) -> str:
         """Return the most specific target that serves a platform.
@@ -132,13 +140,16 @@ def _component(path: Path, name: str, entry: Any) -> Component:
     if not isinstance(targets, dict) or not targets:
         raise wrong("has no targets")
     for key, value in [*entry.items(), *targets.items()]:
-        if key != "targets" and not isinstance(value, str):
+        if key not in {"targets", "files"} and not isinstance(value, str):
             raise wrong(f"has a value for '{key}' that is not text")
     for key in sorted(_REQUIRED - {"targets"}):
         if not entry[key].strip():
             raise wrong(f"has an empty '{key}'")
     if strange := targets.keys() - set(TARGETS):
         raise wrong(f"has an unknown target: {', '.join(sorted(strange))} (known: {', '.join(TARGETS)})")
+    files = entry.get("files", [])
+    if not isinstance(files, list) or not all(isinstance(pattern, str) and pattern for pattern in files):
+        raise wrong("has 'files' that are not a list of patterns")
     kind = entry["kind"]
     if kind not in KINDS:
         raise wrong(f"has an unknown kind '{kind}' (known: {', '.join(KINDS)})")
@@ -160,4 +171,7 @@ def _component(path: Path, name: str, entry: Any) -> Component:
         track=entry["track"],
         targets=dict(targets),
         version=entry.get("version", ""),
+        files=tuple(files),
+        source=entry.get("source", ""),
+        supplier=entry.get("supplier", ""),
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"!<arch>\n"
 _HEADER_BYTES: Final = 60
+_FIELD: Final = re.compile(r"^([A-Za-z][A-Za-z-]*):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _MAX_ARCHIVE_BYTES: Final = 64 << 20
 """Larger than any package that is read this way; what is larger is not such a package."""
 
@@ -34,17 +35,28 @@ def read_member(package: Path, name: str) -> bytes:
     return _read(package, "data.tar", name)
 
 
+def control_fields(package: Path) -> dict[str, str]:
+    """Return what a package says of itself, by field.
+
+    Format: deb-control(5). Lines that go on a field's text are left out.
+
+    Raises:
+        InputError: It isn't a Debian package.
+    """
+    control = _read(package, "control.tar", "control").decode("utf-8", "replace")
+    return dict(_FIELD.findall(control))
+
+
 def control_field(package: Path, field: str) -> str:
     """Return a field (`Version`) of what a package says of itself.
 
     Raises:
         InputError: It isn't a Debian package, or lacks the field.
     """
-    control = _read(package, "control.tar", "control").decode("utf-8", "replace")
-    found = re.search(rf"^{re.escape(field)}:[ \t]*(\S+)[ \t]*$", control, re.MULTILINE)
-    if not found:
+    value = control_fields(package).get(field, "")
+    if not value or " " in value:
         raise InputError(f"{package.name} has no field {field}.")
-    return found.group(1)
+    return value
 
 
 def _read(package: Path, archive: str, name: str) -> bytes:

@@ -40,6 +40,8 @@ class Role(enum.Enum):
     """Only licence texts are taken from it."""
     TEXTS = "texts"
     """The licence texts of what a runtime's upstream linked into it."""
+    SPDX = "spdx"
+    """The texts of the SPDX licence list, for what comes without a text of its own."""
     BUILD = "build"
     """It runs in the build, on the build machine's architecture, and leaves nothing in the bundle."""
 
@@ -234,6 +236,7 @@ def _inputs(
         (Role.SHIPPED, recipe.shipped, platform),
         (Role.LINKED, recipe.linked, platform),
         (Role.LICENCES, recipe.licences, platform),
+        (Role.SPDX, (recipe.spdx,) if recipe.spdx else (), platform),
         (Role.BUILD, recipe.build, builder),
     )
     for role, components, where in roles:

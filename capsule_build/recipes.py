@@ -26,6 +26,8 @@ _TAG: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*-v[1-9][0-9]*")
 _EXACT_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _OPTION: Final = re.compile(r"--[a-z0-9]+(-[a-z0-9]+)*-version")
 _SHELL: Final = "busybox-static"
+PACKAGE_KINDS: Final = ("npm", "pypi")
+"""What packages inside a component can be: those of a node_modules, those of a site-packages folder."""
 _SMOKE_WORDS: Final = ("native", "root", "arch")
 
 
@@ -88,15 +90,20 @@ class RuntimeChoice:
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """A component that comes inside another: where the finished tree says its version."""
+class Packages:
+    """Packages that come inside another component.
 
-    name: str
-    title: str
+    Attributes:
+        kind: What they are packages of: one of `PACKAGE_KINDS`.
+        folder: Where they lie in the bundle.
+        inside: The component that they come with.
+        names: Those that must be among them, and that a smoke check can name.
+    """
+
+    kind: str
+    folder: str
     inside: str
-    license: str
-    version_file: str
-    version_pattern: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,11 @@ class SmokeCheck:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a capsule is made of."""
+    """What a capsule is made of; docs/recipes.md has the keys.
+
+    `spdx` names the component with the SPDX licence list's texts (empty: none), `written` the files that the
+    build writes itself, beside the capsule's own tools.
+    """
 
     id: str
     tag: str
@@ -125,8 +136,10 @@ class Recipe:
     linked: tuple[str, ...]
     licences: tuple[str, ...]
     build: tuple[str, ...]
+    spdx: str
+    written: tuple[str, ...]
     tools: Mapping[str, str]
-    embedded: tuple[Embedded, ...]
+    packages: tuple[Packages, ...]
     smoke: tuple[SmokeCheck, ...]
     path: Path
 
@@ -134,7 +147,11 @@ class Recipe:
     def component_names(self) -> frozenset[str]:
         """The components that it takes in."""
         runtimes = (name for choice in self.runtimes for name in (choice.component, choice.texts) if name)
-        return frozenset((*runtimes, *self.shipped, *self.linked, *self.licences, *self.build))
+        return frozenset((*runtimes, *self.shipped, *self.linked, *self.licences, *self.build, *self._lists))
+
+    @property
+    def _lists(self) -> tuple[str, ...]:
+        return (self.spdx,) if self.spdx else ()
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -163,8 +180,10 @@ def load_recipe(path: Path) -> Recipe:
         linked=components.strings("linked"),
         licences=components.strings("licences"),
         build=components.strings("build"),
+        spdx=components.take("spdx", str, ""),
+        written=components.strings("written", ()),
         tools=tools.all_strings(),
-        embedded=reader.each("embedded", _embedded),
+        packages=reader.each("packages", _packages),
         smoke=reader.each("smoke", _smoke),
         path=path,
     )
@@ -239,9 +258,9 @@ def _runtime(table: _Table) -> RuntimeChoice:
     )
 
 
-def _embedded(table: _Table) -> Embedded:
-    plain = table.all_strings("name", "title", "inside", "license", "version_file")
-    return Embedded(version_pattern=_pattern(table), **plain)
+def _packages(table: _Table) -> Packages:
+    plain = table.all_strings("kind", "folder", "inside")
+    return Packages(**plain, names=table.strings("names", ()))
 
 
 def _pattern(table: _Table) -> str:
@@ -280,7 +299,13 @@ def _check(recipe: Recipe) -> None:
         if not _OPTION.fullmatch(option) or options.count(option) > 1:
             raise refuse(f"has the option '{option}', which is not one of its own such as --node-version")
     named = (choice.name for choice in recipe.runtimes), recipe.shipped, recipe.linked
-    words = {*itertools.chain(*named), *(part.name for part in recipe.embedded), *_SMOKE_WORDS}
+    components = {*itertools.chain(*named)}
+    for packages in recipe.packages:
+        if packages.kind not in PACKAGE_KINDS:
+            raise refuse(f"has packages of the kind '{packages.kind}' (known: {', '.join(PACKAGE_KINDS)})")
+        if packages.inside not in components:
+            raise refuse(f"has packages inside '{packages.inside}', which is no component of it")
+    words = {*components, *(name for packages in recipe.packages for name in packages.names), *_SMOKE_WORDS}
     for check in recipe.smoke:
         if check.tool not in recipe.tools:
             raise refuse(f"has a smoke check of '{check.tool}', which isn't among its tools")

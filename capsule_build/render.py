@@ -107,7 +107,8 @@ def render(plan: BuildPlan, inputs: Iterable[ReadyInput], folder: Path, *, templ
         ContractError: The template can't be rendered.
         InputError: The shell's package is malformed.
     """
-    ready = {item.planned.key: item for item in inputs}
+    # What is taken from the licence list is taken when the tree is finished.
+    ready = {item.planned.key: item for item in inputs if item.planned.role is not Role.SPDX}
     # Each file has a folder of its own, so that two of one name don't meet; what serves twice is there
     # once.
     places: dict[tuple[str, str], str] = {}
@@ -124,6 +125,7 @@ def render(plan: BuildPlan, inputs: Iterable[ReadyInput], folder: Path, *, templ
     shell = read_member(ready[_SHELL].path, "usr/bin/busybox")
     write_atomically(bootstrap / "busybox", shell, mode=0o755)
     _copy_tree(templates / "scripts", folder / "scripts", ("*.sh", "*.py"))
+    _copy_tree(templates / "licences", folder / "licences", ("*.xz",))
     _copy_tree(native_dir(), folder / "native", _NATIVE_SOURCES)
     write_atomically(folder / "native" / "LICENSE", licence_text())
     write_atomically(folder / "Dockerfile", text.encode())

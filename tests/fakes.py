@@ -10,6 +10,7 @@ import functools
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import shlex
 import tarfile
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 EPOCH = 1_000_000_000
 TOOL_VERSION = "1.2.3"
 INNER_VERSION = "7.8.9"
+PERMISSION = b"Permission is hereby granted.\n"
 SHELL = b"\x7fELF a static shell"
 
 RECIPE = r"""
@@ -64,13 +66,11 @@ build = ["busybox-static", "helper"]
 tool = "bin/tool"
 seal-tree = "bin/seal-tree"
 
-[[embedded]]
-name = "inner"
-title = "Inner"
+[[packages]]
+kind = "npm"
+folder = "runtime/tool/node_modules"
 inside = "tool"
-license = "Artistic-2.0"
-version_file = "runtime/tool/package.json"
-version_pattern = '"version": "([^"]+)"'
+names = ["inner"]
 
 [[smoke]]
 tool = "tool"
@@ -90,6 +90,7 @@ COPY {{ inputs["tool"] }} {% for key in base_inputs %}{{ inputs[key] }} {% endfo
 RUN ["/bin/sh", "/scripts/step.sh", "{{ root }}", "{{ arch }}", "{{ inputs["tool"] | basename }}"]
 """
 
+_FILES = {"helper": ["abi", "libexec"], "tool": ["bin/tool", "runtime/tool"]}
 _DEBIAN = {"helper": "1:2.0-1", "musl-dev": "1.2.5-3", "texts": "5-1", "busybox-static": "1:1.37.0-6"}
 
 
@@ -143,9 +144,16 @@ def tiny_tree() -> dict[str, bytes]:
         "bin/seal-tree": b"#!/bin/sh\n",
         "bin/tool": b"#!/bin/sh\n",
         "libexec/bash": b"a shell",
-        "runtime/tool/package.json": f'{{"version": "{INNER_VERSION}"}}'.encode(),
-        "share/licenses/tool/LICENSE": b"Permission is hereby granted.\n",
+        "runtime/tool/data": b"data",
+        "runtime/tool/node_modules/inner/package.json": package_json("inner", INNER_VERSION, "Artistic-2.0"),
+        "runtime/tool/node_modules/inner/LICENSE": b"The Artistic License.\n",
+        **{f"share/licenses/{name}/LICENSE": PERMISSION for name in ("tool", "helper", "musl-dev", "native")},
     }
+
+
+def package_json(name: str, version: str, licence: object, **more: object) -> bytes:
+    """What an npm package says of itself."""
+    return json.dumps({"name": name, "version": version, "license": licence, **more}).encode()
 
 
 def write_tree(folder: Path, files: Mapping[str, bytes]) -> Path:
@@ -205,7 +213,8 @@ def recipe_folder(folder: Path, *, recipe: str = RECIPE, template: str = TEMPLAT
         targets = {"x86_64": "amd64"} if debian else {"x86_64-glibc": "glibc", "x86_64-musl": "musl"}
         entries.append(
             f'[{name}]\ntitle = "{name}"\nkind = "{"debian" if debian else "pypi"}"\npackage = "{name}"\n'
-            f'track = "{"trixie" if debian else "==1.*"}"\nlicense = "MIT"\n[{name}.targets]\n'
+            f'track = "{"trixie" if debian else "==1.*"}"\nlicense = "MIT"\nfiles = {_FILES.get(name, [])}\n'
+             f"[{name}.targets]\n"
             + "".join(f'{target} = "{selector}"\n' for target, selector in targets.items())
         )
     (folder / "components.toml").write_text("\n".join(entries))

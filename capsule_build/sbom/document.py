@@ -1,178 +1,221 @@
-"""The bundle's own list of what it is made of: CycloneDX 1.6 JSON, the same bytes from the same inputs.
+"""The document: a bundle's components, their files, licences and needs, as CycloneDX 1.6 JSON.
 
-Format: https://cyclonedx.org/docs/1.6/json/. The library writes it; what would differ from run
-to run (serial number, time) is derived from the content here.
+The library writes what it models. Files and compositions are added to what it wrote; what would differ from
+run to run (serial number, time) is derived from the content.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-import re
-import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import Property
+from cyclonedx.model import (
+    AttachedText,
+    ExternalReference,
+    ExternalReferenceType,
+    HashAlgorithm,
+    HashType,
+    Property,
+    XsUri,
+)
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.contact import OrganizationalContact, OrganizationalEntity
+from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
 
 from ..plan import Role
-from ..resources import native_dir
 from ..runtime.errors import ContractError
+from .checks import check_document
+from .needs import needs_of_programs
+from .own import LICENCES, NATIVE, SUPPLIER
+from .owners import ROOT, ShippedFile, group_by_owner, shipped_files
+from .texts import FROM_LIST, MISSING, own_texts
+from .writing import CAPSULE, NAMESPACE, as_bytes, with_serial_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from ..components import Component as PartDefinition
-    from ..inputs import ReadyInput
-    from ..pins import Pin
+    from cyclonedx.model.license import License
+
     from ..plan import BuildPlan
+    from .parts import Part
 
-FILE_NAME: Final = "share/sbom.cdx.json"
-NATIVE: Final = "native"
-"""The component that the capsule's own tools (capsule-exec, seal-tree) are listed as."""
-MISSING_TEXTS: Final = "MISSING.txt"
-"""Beside a component's licence texts: what it contains whose texts aren't there."""
-_NAMESPACE: Final = uuid.UUID("3f3c0a52-5f0c-5b0e-9a43-6d1b8a1f7a10")
-_IN_BUNDLE: Final = (Role.RUNTIME, Role.SHIPPED, Role.LINKED)
+_PACKAGE_REF: Final = "pkg:"
 
 
-def make_sbom(
-    plan: BuildPlan, inputs: Iterable[ReadyInput], parts: Mapping[str, PartDefinition], tree: Path
-) -> bytes:
-    """Return the SBOM of a finished tree.
+def make_sbom(plan: BuildPlan, parts: Sequence[Part], tree: Path) -> bytes:
+    """Return the SBOM of a finished tree, which has its manifest, licence texts and notice already.
 
     Args:
         plan: The plan that it was built by.
-        inputs: The inputs that it was made of.
-        parts: What each component is.
-        tree: The finished tree: components that come inside others say their version there.
+        parts: Its components.
+        tree: The tree.
 
     Raises:
-        ContractError: The tree lacks a file that the recipe names.
+        ContractError: A file belongs to no component, or to two.
     """
-    root = Component(
-        type=ComponentType.PLATFORM,
-        name=plan.manifest.runtime_id,
-        version=plan.manifest.runtime_version,
-        bom_ref=f"capsule:{plan.manifest.runtime_id}@{plan.manifest.runtime_version}",
-        properties=[Property(name="capsule:platform", value=str(plan.platform))],
-    )
-    components = [
-        _from_input(item, parts[item.planned.component], tree)
-        for item in inputs
-        if item.planned.role in _IN_BUNDLE
-    ]
-    components += [
-        Component(
-            type=ComponentType.APPLICATION,
-            name=embedded.name,
-            version=embedded_version(tree, embedded.version_file, embedded.version_pattern),
-            bom_ref=embedded.name,
-            licenses=[LicenseFactory().make_from_string(embedded.license)],
-            properties=[Property(name="capsule:inside", value=embedded.inside)],
-        )
-        for embedded in plan.recipe.embedded
-    ]
-    components.append(
-        Component(
-            type=ComponentType.APPLICATION,
-            name=NATIVE,
-            version=native_version(),
-            bom_ref=NATIVE,
-            description="capsule-exec and seal-tree, the capsule's own tools",
-            licenses=[LicenseFactory().make_from_string("Apache-2.0")],
-        )
-    )
-    bom = Bom(components=components)
+    files = shipped_files(tree, parts)
+    root = _root(plan)
+    components = {part.ref: _component(part, tree) for part in parts}
+    bom = Bom(components=components.values(), serial_number=NAMESPACE)
     bom.metadata = BomMetaData(
         component=root, timestamp=datetime.datetime.fromtimestamp(plan.epoch, tz=datetime.UTC)
     )
-    bom.register_dependency(root, components)
-    bom.serial_number = uuid.uuid5(_NAMESPACE, JsonV1Dot6(_without_serial(bom)).output_as_string())
-    return JsonV1Dot6(bom).output_as_string(indent=2).encode() + b"\n"
+    needs = _needs(parts, tree, files, plan.manifest.install_root)
+    bom.register_dependency(root, [components[ref] for ref in _top(parts, needs)])
+    for ref, others in needs.items():
+        bom.register_dependency(components[ref], [components[other] for other in sorted(others)])
+    document = json.loads(JsonV1Dot6(bom).output_as_string())
+    _add_places(document, parts)
+    _add_files(document, files)
+    document["metadata"]["lifecycles"] = [{"phase": "build"}]
+    document["compositions"] = _compositions(parts, str(root.bom_ref.value))
+    # What packages say of themselves could be anything.
+    check_document(document)
+    return as_bytes(with_serial_number(document))
 
 
 def component_versions(sbom: bytes) -> dict[str, str]:
-    """Return the version of each component that an SBOM lists.
+    """Return the versions of the components that recipes name, not of packages that came along.
 
     Raises:
         ContractError: It isn't an SBOM.
     """
     try:
-        return {entry["name"]: entry["version"] for entry in json.loads(sbom)["components"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ContractError(f"{FILE_NAME} isn't a CycloneDX SBOM with components and versions.") from error
+        return {
+            entry["name"]: entry["version"]
+            for entry in json.loads(sbom)["components"]
+            if not entry["bom-ref"].startswith(_PACKAGE_REF)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ContractError("The SBOM isn't CycloneDX with components, references and versions.") from error
 
 
-def embedded_version(tree: Path, file: str, pattern: str) -> str:
-    """Return the version that a file in a finished tree says, where `pattern` has its only group.
-
-    Raises:
-        ContractError: It doesn't.
-    """
-    try:
-        found = re.search(pattern, (tree / file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ContractError(f"The finished tree has no readable {file}: is the source complete?") from error
-    if not found:
-        raise ContractError(f"The finished tree's {file} says no version: is the source complete?")
-    return found.group(1)
-
-
-def native_version() -> str:
-    """Return the version of the capsule's own tools, as their sources say it.
-
-    Raises:
-        ContractError: They don't.
-    """
-    header = (native_dir() / "version.h").read_text(encoding="utf-8")
-    found = re.search(r'#define\s+CAPSULE_NATIVE_VERSION\s+"([^"]+)"', header)
-    if not found:
-        raise ContractError("native/version.h defines no CAPSULE_NATIVE_VERSION.")
-    return found.group(1)
-
-
-def _without_serial(bom: Bom) -> Bom:
-    # The library gives each document a random number: a fixed one lets the content decide.
-    bom.serial_number = _NAMESPACE
-    return bom
-
-
-def _from_input(item: ReadyInput, part: PartDefinition, tree: Path) -> Component:
-    # A user's own source may come without the texts of what it contains; the build then lists them in a file.
-    lacking = (tree / "share/licenses" / item.planned.name / MISSING_TEXTS).is_file()
+def _root(plan: BuildPlan) -> Component:
+    manifest = plan.manifest
     return Component(
-        type=ComponentType.LIBRARY if item.planned.role is not Role.RUNTIME else ComponentType.PLATFORM,
-        name=item.planned.name,
-        version=item.version,
-        bom_ref=item.planned.name,
-        description=part.title,
-        licenses=[LicenseFactory().make_from_string(item.license)],
-        purl=None if item.pin is None else _purl(item.pin),
+        type=ComponentType.PLATFORM,
+        name=manifest.runtime_id,
+        version=manifest.runtime_version,
+        description=plan.recipe.title,
+        supplier=OrganizationalEntity(name=SUPPLIER),
+        bom_ref=f"{CAPSULE}:{manifest.runtime_id}@{manifest.runtime_version}-{manifest.platform}",
         properties=[
-            Property(name="capsule:origin", value=item.origin.value),
-            Property(name="capsule:input", value=item.reference if item.pin else item.file),
-            Property(name="capsule:input-sha256", value=item.sha256),
-            *([Property(name="capsule:licence-texts", value="incomplete")] if lacking else []),
+            Property(name=f"{CAPSULE}:platform", value=str(manifest.platform)),
+            Property(name=f"{CAPSULE}:install-root", value=manifest.install_root),
         ],
     )
 
 
-def _purl(pin: Pin) -> PackageURL:
-    """Name a pin's package as https://github.com/package-url/purl-spec has it."""
-    checksum = {"checksum": f"sha256:{pin.sha256}"}
-    if pin.kind == "debian":
-        architecture = pin.file.removesuffix(".deb").rsplit("_", 1)[-1]
-        return PackageURL("deb", "debian", pin.package, pin.version, {"arch": architecture, **checksum})
-    if pin.kind == "github-release":
-        owner, _, repository = pin.package.partition("/")
-        return PackageURL("github", owner, repository, pin.locator, checksum)
-    if pin.kind == "npm":
-        scope, _, name = pin.package.rpartition("/")
-        return PackageURL("npm", scope or None, name, pin.version, checksum)
-    return PackageURL("pypi", None, pin.package, pin.version, {"file_name": pin.file, **checksum})
+def _component(part: Part, tree: Path) -> Component:
+    return Component(
+        type=_type(part),
+        name=part.name,
+        version=part.version,
+        bom_ref=part.ref,
+        description=part.title or None,
+        supplier=OrganizationalEntity(name=part.supplier) if part.supplier else None,
+        authors=[OrganizationalContact(name=part.author)] if part.author else None,
+        licenses=[_licence(part, tree)],
+        purl=part.purl,
+        external_references=_references(part),
+        properties=_properties(part, tree),
+    )
+
+
+def _type(part: Part) -> ComponentType:
+    if part.role is Role.RUNTIME and part.item is not None:
+        return ComponentType.PLATFORM
+    return ComponentType.APPLICATION if part.ref == NATIVE else ComponentType.LIBRARY
+
+
+def _licence(part: Part, tree: Path) -> License:
+    """Return a licence by its SPDX name; one without such a name comes with its whole text."""
+    if part.licence.expression:
+        return LicenseFactory().make_from_string(part.licence.expression)
+    folder = tree / LICENCES / part.folder
+    text = "\n".join((folder / name).read_text("utf-8", "replace") for name in own_texts(folder))
+    return DisjunctiveLicense(
+        name=part.licence.label, text=AttachedText(content=text, content_type="text/plain")
+    )
+
+
+def _references(part: Part) -> list[ExternalReference]:
+    found = [
+        ExternalReference(type=ExternalReferenceType.SOURCE_DISTRIBUTION, url=XsUri(url))
+        for url in part.sources
+    ]
+    if part.item is not None and part.purl is not None:
+        digest = HashType(alg=HashAlgorithm.SHA_256, content=part.item.sha256)
+        url = XsUri(str(part.purl))
+        found.append(ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=url, hashes=[digest]))
+    return found
+
+
+def _properties(part: Part, tree: Path) -> list[Property]:
+    folder = tree / LICENCES / part.folder
+    values = {}
+    if part.item is not None:
+        item = part.item
+        # The path of a user's own file stays at home.
+        values = {
+            "origin": item.origin.value,
+            "input": item.reference if item.pin else item.file,
+            "input-sha256": item.sha256,
+        }
+    if (folder / MISSING).is_file():
+        values["licence-texts"] = "incomplete"
+    elif any(name.startswith(FROM_LIST) for name in own_texts(folder)):
+        values["licence-texts"] = "spdx-list"
+    return [Property(name=f"{CAPSULE}:{name}", value=value) for name, value in values.items()]
+
+
+def _needs(
+    parts: Iterable[Part], tree: Path, files: Iterable[ShippedFile], install_root: str
+) -> dict[str, set[str]]:
+    found = {part.ref: set(part.needs) for part in parts}
+    for ref, others in needs_of_programs(tree, files, install_root).items():
+        found[ref] |= others
+    return found
+
+
+def _top(parts: Iterable[Part], needs: dict[str, set[str]]) -> list[str]:
+    """Return what the bundle itself is made of: what a recipe names, and what nothing else asks for."""
+    asked = {other for others in needs.values() for other in others}
+    return sorted(
+        part.ref for part in parts if not part.ref.startswith(_PACKAGE_REF) or part.ref not in asked
+    )
+
+
+def _add_places(document: dict[str, Any], parts: Iterable[Part]) -> None:
+    places = {part.ref: part.places for part in parts}
+    for entry in document["components"]:
+        if places[entry["bom-ref"]]:
+            occurrences = [{"location": place} for place in sorted(places[entry["bom-ref"]])]
+            entry["evidence"] = {"occurrences": occurrences}
+
+
+def _add_files(document: dict[str, Any], files: Iterable[ShippedFile]) -> None:
+    """Put each file into its component, as a component of the type `file`."""
+    grouped = group_by_owner(files)
+    root = document["metadata"]["component"]
+    for entry, owner in ((root, ROOT), *((entry, entry["bom-ref"]) for entry in document["components"])):
+        own = [
+            {"type": "file", "name": file.name, "hashes": [{"alg": "SHA-256", "content": file.sha256}]}
+            for file in grouped.get(owner, ())
+        ]
+        if own:
+            entry["components"] = own
+
+
+def _compositions(parts: Iterable[Part], root: str) -> list[dict[str, Any]]:
+    """Say how far the lists go: all that is shipped is listed, what upstream linked into a program isn't."""
+    incomplete = [part.ref for part in parts if part.item is not None and part.role is not Role.LINKED]
+    return [
+        {"aggregate": "complete", "assemblies": sorted([root, NATIVE])},
+        {"aggregate": "incomplete", "assemblies": sorted(incomplete)},
+    ]

@@ -12,7 +12,8 @@ from ..runtime.strict_json import JsonError, loads_object
 CAPSULE: Final = "capsule"
 """The name space of the project's own properties."""
 
-_NAMESPACE: Final = uuid.UUID("3f3c0a52-5f0c-5b0e-9a43-6d1b8a1f7a10")
+NAMESPACE: Final = uuid.UUID("3f3c0a52-5f0c-5b0e-9a43-6d1b8a1f7a10")
+"""What serial numbers are derived from."""
 
 
 def as_bytes(document: dict[str, Any]) -> bytes:
@@ -23,7 +24,7 @@ def as_bytes(document: dict[str, Any]) -> bytes:
 def with_serial_number(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document with the serial number that follows from all the rest of it (a UUID of version 5)."""
     rest = {key: value for key, value in document.items() if key != "serialNumber"}
-    return {**rest, "serialNumber": uuid.uuid5(_NAMESPACE, as_bytes(rest).decode()).urn}
+    return {**rest, "serialNumber": uuid.uuid5(NAMESPACE, as_bytes(rest).decode()).urn}
 
 
 def read_document(data: bytes) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 root=$1 arch=$2 out=$3
 libs=/tmp/debs/usr/lib/$arch-linux-gnu
 texts=$out/share/licenses
-for package in libc6 libstdc++6 libgcc-s1 zlib1g gcc-14-base base-files musl; do
+for package in libc6 libstdc++6 libgcc-s1 zlib1g gcc-14-base musl; do
     sh /scripts/unpack-deb.sh "$(echo /inputs/"$package"_*.deb)" /tmp/debs
 done
+sh /scripts/unpack-deb.sh "$(echo /inputs/base-files_*.deb)" /tmp/common
 
 glibc=$out/abi/glibc
 mkdir -p "$glibc"
@@ -37,12 +38,11 @@ patchelf --set-soname libstdc++.so.6 --remove-rpath \
 # musl's loader reads <folder above its own>/etc/ld-musl-<arch>.path: that keeps the image's /lib out.
 echo "$root/abi/musl" >"$out/abi/etc/ld-musl-$arch.path"
 
-# Debian's copyright files of the GCC libraries point into gcc-14-base, and all of them into base-files' texts.
-licence "$texts/libc6" /tmp/debs/usr/share/doc/libc6/copyright
-licence "$texts/zlib1g" /tmp/debs/usr/share/doc/zlib1g/copyright
-licence "$texts/musl" /tmp/debs/usr/share/doc/musl/copyright
-for name in libstdc++6 libgcc-s1 musl-cxx; do
-    licence "$texts/$name" /tmp/debs/usr/share/doc/gcc-14-base/copyright /tmp/debs/usr/share/common-licenses/GPL-3
+# The GCC libraries of Debian, and the wheel, leave the texts to gcc-14-base.
+for name in libc6 zlib1g musl; do
+    debian_licence "$texts/$name" "/tmp/debs/usr/share/doc/$name/copyright"
 done
-licence "$texts/libc6" /tmp/debs/usr/share/common-licenses/GPL-2 /tmp/debs/usr/share/common-licenses/LGPL-2.1
-rm -rf /tmp/debs /tmp/cxx
+for name in libstdc++6 libgcc-s1 musl-cxx; do
+    debian_licence "$texts/$name" /tmp/debs/usr/share/doc/gcc-14-base/copyright
+done
+rm -rf /tmp/debs /tmp/cxx /tmp/common

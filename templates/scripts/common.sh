@@ -23,6 +23,16 @@ licence() {
     cp -L "$@" "$folder/"
 }
 
+# debian_licence FOLDER COPYRIGHT: a Debian package's copyright file, and what it points to: the common texts, which the
+# package base-files has. They must be in /tmp/common.
+debian_licence() {
+    licence "$1" "$2"
+    grep -oE '/usr/share/common-licenses/[A-Za-z0-9.+-]*[A-Za-z0-9]' "$2" | sort -u | while read -r common; do
+        # Names without a version are links to the newest one.
+        licence "$1" "$(realpath "/tmp/common$common")"
+    done
+}
+
 # root_of FOLDER MARKER: the folder below FOLDER that holds MARKER, whatever the archive called it.
 root_of() {
     found=$(find "$1" -path "*/$2" | sort | head -n 1)

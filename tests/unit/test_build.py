@@ -143,7 +143,7 @@ FUNCTIONS = (
     "acquire",
     "render",
     "collect",
-    "make_sbom",
+    "describe_tree",
     "pack",
     "check_bundle",
     "smoke.bare_image",
@@ -226,7 +226,7 @@ def test_a_first_build_that_fails_leaves_nothing(world: fakes.World) -> None:
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ("share/licenses/tool/LICENSE", "share/licenses"),
+        ("share/licenses/tool/LICENSE", "tool 1.2.3 comes without a licence text"),
         ("bin/tool", "tool"),
         ("bin/capsule-exec", "launcher"),
         ("abi/musl/ld-musl-x86_64.so.1", "loader"),
@@ -241,9 +241,13 @@ def test_a_tree_that_breaks_the_contract_is_no_bundle(world: fakes.World, missin
     assert "start" not in world.engine.calls
 
 
-def test_a_tree_without_what_an_embedded_component_says_is_no_bundle(world: fakes.World) -> None:
-    del world.engine.files["runtime/tool/package.json"]
-    with pytest.raises(ContractError, match=r"runtime/tool/package\.json"):
+def test_a_tree_without_a_package_that_the_recipe_names_is_no_bundle(world: fakes.World) -> None:
+    place = "runtime/tool/node_modules/inner/package.json"
+    world.engine.files[place] = fakes.package_json("outer", "1.0.0", "MIT")
+    with pytest.raises(ContractError, match=r"runtime/tool/node_modules has no inner"):
+        built(world)
+    del world.engine.files[place]
+    with pytest.raises(ContractError, match=r"no readable runtime/tool/node_modules/inner/package\.json"):
         built(world)
     assert world.left_over() == []
 

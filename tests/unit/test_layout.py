@@ -305,7 +305,7 @@ def test_only_the_fetcher_of_releases_names_their_host(tracked: list[Path]) -> N
     assert "capsule_build/fetch/github.py" in users
     assert users - {"capsule_build/fetch/github.py"} <= {
         # The address of a format's specification.
-        "capsule_build/sbom/document.py"
+        "capsule_build/sbom/origins.py"
     }
 
 

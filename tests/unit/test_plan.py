@@ -156,6 +156,7 @@ def test_inputs_come_in_the_recipes_order_with_their_roles(node24: Recipe, pins:
         *((Role.SHIPPED, name) for name in node24.shipped),
         *((Role.LINKED, name) for name in node24.linked),
         *((Role.LICENCES, name) for name in node24.licences),
+        (Role.SPDX, node24.spdx),
         *((Role.BUILD, name) for name in node24.build),
     ]
     keys = [item.key for item in plan.inputs]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsule_build.recipes import (
-    Embedded,
+    Packages,
     Recipe,
     RuntimeChoice,
     check_libc,
@@ -52,11 +52,7 @@ def test_a_recipe_says_all_that_a_build_needs(tmp_path: Path) -> None:
         ("seal-tree", "seal-tree {native}"),
     ]
     assert recipe.smoke[0].arguments == ("--version", "with blanks and 'quotes'")
-    assert recipe.embedded == (
-        Embedded(
-            "inner", "Inner", "tool", "Artistic-2.0", "runtime/tool/package.json", '"version": "([^"]+)"'
-        ),
-    )
+    assert recipe.packages == (Packages("npm", "runtime/tool/node_modules", "tool", ("inner",)),)
     (choice,) = recipe.runtimes
     assert (choice.component, choice.option, choice.series, choice.in_version) == (
         "tool",
@@ -68,9 +64,10 @@ def test_a_recipe_says_all_that_a_build_needs(tmp_path: Path) -> None:
 
 def test_what_is_optional_has_a_default(tmp_path: Path) -> None:
     text = changed('series = "1"\n', "")
-    before, _, rest = text.partition("[[embedded]]")
+    before, _, rest = text.partition("[[packages]]")
     recipe = tiny(tmp_path, before + "[[smoke]]" + rest.partition("[[smoke]]")[2].replace("{inner}", "it"))
-    assert recipe.embedded == ()
+    assert recipe.packages == ()
+    assert (recipe.spdx, recipe.written) == ("", ())
     assert recipe.runtimes[0].series == ""
     assert recipe.runtimes[0].form == "x.y.z"
 
@@ -99,12 +96,9 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
         ("components", "linked"),
         ("components", "licences"),
         ("components", "build"),
-        ("embedded", "name"),
-        ("embedded", "title"),
-        ("embedded", "inside"),
-        ("embedded", "license"),
-        ("embedded", "version_file"),
-        ("embedded", "version_pattern"),
+        ("packages", "kind"),
+        ("packages", "folder"),
+        ("packages", "inside"),
         ("smoke", "tool"),
         ("smoke", "arguments"),
         ("smoke", "expect"),
@@ -138,7 +132,10 @@ def test_a_missing_table_is_named(tmp_path: Path, table: str) -> None:
         ('series = "1"', 'series = "1"\nserie = "2"', "'runtime.serie' means nothing here"),
         ('build = ["busybox-static"', 'builds = []\nbuild = ["busybox-static"', "'components.builds' means"),
         ('tool = "tool"', 'tool = "tool"\nexit = 0', "'smoke.exit' means nothing here"),
-        ('inside = "tool"', 'inside = "tool"\nx = 0', "'embedded.x' means nothing here"),
+        ('inside = "tool"', 'inside = "tool"\nx = 0', "'packages.x' means nothing here"),
+        ('inside = "tool"', 'inside = "other"', "packages inside 'other', which is no component of it"),
+        ('kind = "npm"', 'kind = "gem"', r"packages of the kind 'gem' \(known: npm, pypi\)"),
+        ('names = ["inner"]', "names = []", "expects '{inner}' of 'tool'"),
         ('shipped = ["helper"]', "shipped = [1]", "'components.shipped' should hold strings"),
         ('shipped = ["helper"]', 'shipped = "helper"', "'components.shipped' should be a list"),
         ('libcs = ["glibc", "musl"]', 'libcs = ["uclibc"]', "libcs other than glibc, musl"),

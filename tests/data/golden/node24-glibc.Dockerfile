@@ -29,7 +29,8 @@ RUN ["/bin/sh", "/scripts/support.sh", "/capsule"]
 # runtime/node/: Node.js and npm, as upstream built them, with the private loader and libraries of glibc.
 FROM toolchain AS node
 COPY inputs/node.whl /inputs/
-RUN ["/bin/sh", "/scripts/node.sh", "/tmp/agentcompass-capsules/node24-24.0.0-linux-x86_64-glibc", "x86_64", "glibc", "/inputs/node.whl", "/capsule"]
+COPY licences /licences
+RUN ["/bin/sh", "/scripts/node.sh", "/tmp/agentcompass-capsules/node24-24.0.0-linux-x86_64-glibc", "x86_64", "glibc", "24.0.0", "/inputs/node.whl", "/capsule"]
 # The capsule, where it will lie.
 FROM scratch AS capsule
 COPY --from=native /capsule/ /tmp/agentcompass-capsules/node24-24.0.0-linux-x86_64-glibc/
