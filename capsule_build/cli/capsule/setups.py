@@ -69,7 +69,8 @@ def setup(
 ) -> None:
     """Set a harness up in an environment: install it with its capsule, seal it, and try it."""
     wanted = load_harness(harness)
-    registry = open_registry(lock)
+    # Without a capsule's tag nothing of capsules happens: no lock is read.
+    registry = open_registry(lock) if wanted.setup_capsule_tag is not None else None
     environment = opened(env, user)
     with stages() as progress:
         done = set_up(

@@ -1,0 +1,277 @@
+"""The command `capsule` for runtime capsules: what it takes, prints, and exits with. No engine is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from capsule_build.cli.capsule import app
+from capsule_build.cli.capsule.targets import default_data_dir
+from capsule_build.resources import registry_lock
+from capsule_build.runtime.platforms import Platform
+from capsule_build.runtime.registry import load_registry
+from tests.targets import TAG, Rerooted, host_libc, make_tmp, registry_of, remove_read_only, small, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("CAPSULE_", "FORCE_COLOR"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def capsule(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    def run(*argv: object) -> Ran:
+        code = app.run([str(word) for word in argv])
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+@dataclass
+class World:
+    """A registry lock, a data folder with its bundle, and a folder that stands for this machine."""
+
+    lock: Path
+    data: Path
+    bundle: Path
+    root: Path
+    platform: str
+
+    @property
+    def options(self) -> tuple[str | Path, ...]:
+        return ("--lock", self.lock, "--data-dir", self.data)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    _, bundle = stored(tmp_path / "data", small(host_libc()).data())
+    lock = tmp_path / "lock.json"
+    lock.write_bytes(registry_of(bundle).to_bytes())
+    root = make_tmp(tmp_path / "root")
+    environment = Rerooted(root)
+    monkeypatch.setattr("capsule_build.cli.capsule.targets.open_environment", lambda *_, **__: environment)
+    (platform,) = load_registry(lock).capsules[TAG].variants
+    yield World(lock, tmp_path / "data", bundle, root, str(platform))
+    remove_read_only(root)
+
+
+COMMANDS = {
+    (): ("Capsules", "Tasks", "setup", "use", "seal", "why", "probe", "run", "doctor"),
+    ("tags",): ("--lock", "--data-dir", "--json"),
+    ("fetch",): ("TAG", "--platform", "--lock", "--data-dir", "--replace", "--json"),
+    ("probe",): ("ENV", "docker:NAME", "--user", "--json"),
+    ("install",): ("TAG", "ENV", "--lock", "--data-dir", "--replace", "--json"),
+    ("use",): ("TAG", "ENV", "-- CMD", "--lock"),
+    ("seal",): ("TAG", "ENV", "--dry-run", "--lock", "--json"),
+    ("setup",): ("HARNESS.json", "ENV", "--lock", "--data-dir", "--json"),
+    ("why",): ("PATH", "ENV", "--json"),
+    ("verify",): ("TAG", "ENV", "--lock", "--data-dir", "--json"),
+    ("uninstall",): ("TAG", "ENV", "--setups", "--lock", "--json"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_names_what_there_is(capsule: Callable[..., Ran], command: tuple[str, ...]) -> None:
+    ran = capsule(*command, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    for word in COMMANDS[command]:
+        assert word in ran.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (("probe", "lxc:web"), 2, "'lxc:web' is not an environment"),
+        (("probe", "docker:"), 2, "'docker:' is not an environment"),
+        (("install", "docker.io/x:1", "local"), 2, "is an OCI reference"),
+        (("install", "node24-v9", "local"), 2, "There is no capsule 'node24-v9'"),
+        (("tags", "--lock", "/no/such/lock"), 2, "'/no/such/lock' can't be read"),
+        (("fetch", "node24-v1", "--platform", "windows"), 2, "'windows' is not a platform"),
+        (("fetch", "node24-v1", "--platform", "linux-aarch64-musl"), 2, "for linux-aarch64-musl"),
+        (("use", "node24-v1", "local"), 2, "Missing argument"),
+        (("setup", "/no/such/harness.json", "local"), 2, "'/no/such/harness.json' can't be read"),
+        (("why", "relative", "local"), 2, "'relative' is not an absolute path"),
+        (("nonsense",), 2, "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_usage_is_one_message(
+    capsule: Callable[..., Ran], argv: tuple[str, ...], code: int, message: str
+) -> None:
+    ran = capsule(*argv)
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith("error: ")
+    assert message in ran.err
+
+
+def test_tags_are_the_shipped_locks_without_an_option(capsule: Callable[..., Ran]) -> None:
+    document = capsule("tags", "--json").json
+    assert document["schema_version"] == "capsule.tags.v1"
+    assert document["lock"] == str(registry_lock())
+    listed = {(item["tag"], item["platform"]) for item in document["capsules"]}
+    shipped = load_registry(registry_lock()).capsules
+    assert listed == {(tag, str(name)) for tag, item in shipped.items() for name in item.variants}
+
+
+def test_tags_say_what_is_here(
+    world: World, capsule: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSULE_REGISTRY_LOCK", str(world.lock))
+    monkeypatch.setenv("CAPSULE_DATA_DIR", str(world.data))
+    (item,) = capsule("tags", "--json").json["capsules"]
+    assert (item["tag"], item["platform"], item["stored"]) == (TAG, world.platform, True)
+    assert TAG in capsule("tags").out
+    # An option goes before its variable.
+    (item,) = capsule("tags", "--data-dir", world.root, "--json").json["capsules"]
+    assert not item["stored"]
+
+
+def test_the_data_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_data_dir() == tmp_path / "capsule-build"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_data_dir() == tmp_path / ".local/share/capsule-build"
+
+
+def test_a_bundle_is_fetched_from_where_it_is(world: World, capsule: Callable[..., Ran]) -> None:
+    document = capsule("fetch", TAG, *world.options, "--json").json
+    assert (document["path"], document["platform"]) == (str(world.bundle), world.platform)
+    assert capsule("fetch", TAG, "--platform", world.platform, *world.options).out == f"{world.bundle}\n"
+    world.bundle.write_bytes(b"damaged")
+    ran = capsule("fetch", TAG, *world.options)
+    assert (ran.code, ran.out) == (3, "")
+    world.bundle.unlink()
+    assert capsule("fetch", TAG, *world.options).code == 3
+
+
+def test_a_capsule_is_installed_verified_and_removed(world: World, capsule: Callable[..., Ran]) -> None:
+    probed = capsule("probe", "local", "--json").json
+    assert (probed["platform"], probed["capsules"], probed["problem"]) == (world.platform, [], None)
+    missing = capsule("seal", TAG, "local", "--lock", world.lock)
+    assert (missing.code, f"capsule install {TAG}" in missing.err) == (7, True)
+
+    ran = capsule("install", TAG, "local", *world.options, "--json")
+    assert "Installing the capsule ..." in ran.err
+    assert (ran.json["is_new"], ran.json["platform"]) == (True, world.platform)
+    again = capsule("install", TAG, "local", *world.options)
+    assert again.out == f"{ran.json['root']}  was there already\n"
+    assert again.err == ""
+    assert capsule("probe", "local", "--json").json["capsules"][0]["sha256"] == ran.json["sha256"]
+
+    assert capsule("verify", TAG, "local", *world.options, "--json").json["ok"]
+    changed = world.root / ran.json["root"].lstrip("/") / "share/text"
+    changed.chmod(0o644)
+    changed.write_text("other")
+    told = capsule("verify", TAG, "local", *world.options, "--json")
+    assert (told.code, list(told.json["differences"])) == (1, ["share/text"])
+    in_words = capsule("verify", TAG, "local", *world.options)
+    assert (in_words.code, in_words.out, "share/text" in in_words.err) == (1, "", True)
+
+    removed = capsule("uninstall", TAG, "local", "--lock", world.lock, "--json").json
+    assert removed == {
+        "schema_version": "capsule.uninstall.v1",
+        "environment": "local",
+        "tag": TAG,
+        "removed": True,
+    }
+    assert capsule("uninstall", TAG, "local", "--lock", world.lock).out == f"{TAG}  was not there\n"
+
+
+def test_a_target_that_cant_take_a_capsule_is_7(world: World, capsule: Callable[..., Ran]) -> None:
+    (world.root / "tmp/agentcompass-capsules").symlink_to("/")
+    ran = capsule("probe", "local")
+    assert ran.code == 7
+    assert world.platform in ran.out
+    assert "a symlink" in ran.err
+    document = capsule("probe", "local", "--json")
+    assert (document.code, "a symlink" in document.json["problem"]["message"]) == (7, True)
+    assert capsule("install", TAG, "local", *world.options).code == 7
+
+
+def test_a_harness_that_is_there_is_found(tmp_path: Path, capsule: Callable[..., Ran]) -> None:
+    harness = tmp_path / "harness.json"
+    spec = {"install_strategy": "preinstalled", "entrypoint": "sh", "check_command": ["sh", "-c", "exit 0"]}
+    harness.write_text(json.dumps(spec))
+    ran = capsule("setup", harness, "local", "--json")
+    assert ran.code == 0, ran.err
+    document = ran.json
+    assert document["schema_version"] == "capsule.setup.v1"
+    assert document["path"].endswith("/sh")
+    assert (document["sha256"], document["seal"], document["is_new"]) == (None, None, False)
+    assert isinstance(document["notes"], list)
+    assert capsule("setup", harness, "local").out == f"{document['path']}\n"
+    harness.write_text(json.dumps({**spec, "entrypoint": "no-such-harness"}))
+    assert capsule("setup", harness, "local").code != 0
+
+
+def test_why_tells_people_and_machines(tmp_path: Path, capsule: Callable[..., Ran]) -> None:
+    script = tmp_path / "scr[i]pt"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    ran = capsule("why", script, "local")
+    assert ran.code == 1
+    assert f"{script} can't start in local:\n  - The first line of" in ran.out
+    assert "Next: Install it with a capsule" in ran.out
+    document = capsule("why", script, "local", "--json").json
+    assert (document["schema_version"], document["starts"]) == ("capsule.why.v1", False)
+    assert document["problems"][0]["kind"] == "interpreter-missing"
+    assert document["sealing"]["state"] == "outside"
+    fine = capsule("why", "/bin/sh", "local")
+    assert (fine.code, fine.err) == (0, "")
+    assert fine.out.startswith("Nothing was found that keeps /bin/sh from starting in local.\n")
+
+
+ATTACH = "import sys; from capsule_build.runtime.process import attach; sys.exit(attach(sys.argv[1:]))"
+
+
+def attached(*argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", ATTACH, *argv]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=30, check=False)
+
+
+def test_an_attached_program_has_this_ones_streams_and_status() -> None:
+    ran = attached("/bin/sh", "-c", "cat; echo err >&2; exit 7", stdin=b"in\0")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, b"in\0", b"err\n")
+    assert attached("/bin/sh", "-c", "kill -9 $$").returncode == 137
+
+
+def test_an_attached_program_decides_about_signals() -> None:
+    script = "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    command = [sys.executable, "-c", ATTACH, "/bin/sh", "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == b"got\n"
+        assert process.wait(30) == 5
+
+
+def test_a_platform_that_the_lock_lacks_is_wrong_usage(world: World, capsule: Callable[..., Ran]) -> None:
+    other = {"x86_64": "aarch64", "aarch64": "x86_64"}[Platform.parse(world.platform).architecture]
+    ran = capsule("fetch", TAG, "--platform", f"linux-{other}-glibc", *world.options)
+    assert (ran.code, world.platform in ran.err) == (2, True)
