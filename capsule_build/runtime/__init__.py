@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .archive import BundleInfo, check_bundle
     from .containers import DockerContainer, PodmanContainer
+    from .diagnosis import SetUpError
     from .download import Downloader
     from .environment import Environment, ShellEnvironment
     from .environments import open_environment
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "archive": ("BundleInfo", "check_bundle"),
     "containers": ("DockerContainer", "PodmanContainer"),
+    "diagnosis": ("SetUpError",),
     "download": ("Downloader",),
     "environment": ("Environment", "ShellEnvironment"),
     "environments": ("open_environment",),
@@ -95,6 +97,7 @@ __all__ = [
     "Rule",
     "SealReport",
     "SetUp",
+    "SetUpError",
     "ShellEnvironment",
     "SignatureError",
     "Store",

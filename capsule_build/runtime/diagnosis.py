@@ -74,7 +74,7 @@ def install_error(
 def missing_error(name: str, harness: Harness, around: Surroundings, trials: Sequence[Trial]) -> SetUpError:
     """Return the error of a harness that must be there, and isn't."""
     if trials:
-        tried = "\n".join(f"'{trial.candidate.path}': {trial.failure}." for trial in trials)
+        tried = "\n".join(f"'{trial.candidate.path}': {_ended(trial.failure)}" for trial in trials)
         return SetUpError(f"{name}: '{harness.entrypoint}' is there, but doesn't work.\n{tried}")
     return SetUpError(
         f"{name}: '{harness.entrypoint}' is not there{_on_path(harness, around)}.",
@@ -110,7 +110,7 @@ def unusable_error(
             hint="'entrypoint' must be the name of a command that is installed, or its path.",
         )
     candidate, failure = trials[0].candidate, trials[0].failure
-    message = f"{environment.name}: '{candidate.path}' is installed, but doesn't work: {failure}."
+    message = f"{environment.name}: '{candidate.path}' is installed, but doesn't work: {_ended(failure)}"
     culprit = _culprit(harness, candidate, environment, around, home)
     if culprit is not None:
         return SetUpError(message, hint=culprit)
@@ -119,6 +119,11 @@ def unusable_error(
         hints += [f"Not sealed: '{item.path}': {item.reason}." for item in seal.failures[:_SHOWN]]
         hints.append(f"Ask: capsule why {candidate.path} {environment.name}")
     return SetUpError(message, hint="\n".join(hints) or None)
+
+
+def _ended(failure: str) -> str:
+    """Return a failure as a sentence; what a program printed is left as it is."""
+    return failure if "\n" in failure else f"{failure}."
 
 
 def _on_path(harness: Harness, around: Surroundings) -> str:
