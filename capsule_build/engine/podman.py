@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from ..runtime.errors import EngineError
 from .answerlines import AnswerLines
 from .buildlog import BuildLog
 from .context import stream_context
+from .podman_abort import ABORT_SECONDS, end_foreign, end_own
 from .podman_api import CALL_SECONDS, GoneError, PodmanApi, cause, joined
 from .protocol import (
     LABEL,
@@ -38,6 +38,7 @@ from .protocol import (
 )
 from .service import PodmanService, knock, running_service
 from .tarend import without_end_mark
+from .working import WorkingContainers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -48,11 +49,6 @@ OLDEST: Final = (4, 0)
 """Podman's API took its present form in 4.0."""
 
 _PROBE_SECONDS: Final = 30.0
-_ABORT_SECONDS: Final = 90.0
-_ABORT_PAUSE_SECONDS: Final = 0.1
-_QUIET_CHECKS: Final = 5
-"""How many times in a row nothing may be left of an interrupted build."""
-_LIST_ATTEMPTS: Final = 50
 _COPY_CHUNK_BYTES: Final = 1 << 20
 
 _NETWORK_DISABLED: Final = "1"
@@ -61,9 +57,6 @@ means the default, which is the host's network where no other is set up (seen wi
 
 _DOCKER_FORMAT: Final = "application/vnd.docker.distribution.manifest.v2+json"
 """Podman's own image format drops SHELL and HEALTHCHECK without an error; Docker's keeps them."""
-
-_EVERYTHING: Final = {"all": "true", "external": "true"}
-"""Also the containers that a build works in, which Podman calls external."""
 
 
 class PodmanEngine:
@@ -165,6 +158,7 @@ class PodmanEngine:
         behind that step; one that was started here is made to end it.
         """
         log = BuildLog(self.name, on_line)
+        working = WorkingContainers(self.info())
         params = {
             "dockerfile": "Dockerfile",
             "networkmode": _NETWORK_DISABLED,
@@ -175,9 +169,9 @@ class PodmanEngine:
             "rm": "true",
             "forcerm": str(not keep).lower(),
             "outputformat": _DOCKER_FORMAT,
+            **working.parameters(),
             **({"t": tag} if tag else {}),
         }
-        before = self._build_containers()
         answer = self._api.streamed(
             "Podman refuses it",
             "POST",
@@ -198,57 +192,32 @@ class PodmanEngine:
             raise log.failure(error.message) from error
         except BaseException as error:
             if keep and isinstance(error, BuildError):
-                lines.join(_ABORT_SECONDS)
-                error.kept = tuple(sorted(self._build_containers() - before))
+                lines.join(ABORT_SECONDS)
+                error.kept = tuple(working.found())
                 names = " ".join(error.kept)
-                error.hint = f"Kept, to be looked into: podman mount {names}; then: podman rm --force {names}"
+                error.hint = (
+                    f"Kept, to be looked into: podman mount {names}; then: podman rm --force {names}"
+                    if names
+                    else "'podman ps --all --external' lists what was kept."
+                )
             else:
-                self._abort_build(error, before, lines)
+                self._end_build(error, lines, working)
             raise
 
-    def _build_containers(self) -> set[str]:
-        what = "Podman can't list containers"
-        attempts = _LIST_ATTEMPTS
-        while True:
-            attempts -= 1
-            try:
-                listed = self._api.call(what, "GET", "/containers/json", params=_EVERYTHING).json()
-            except ContainerError:
-                # While one of them is being removed Podman's answer is an error: "container not known".
-                if not attempts:
-                    raise
-                time.sleep(0.1)
+    def _end_build(self, error: BaseException, answer: AnswerLines, working: WorkingContainers) -> None:
+        """See to it that nothing is left of a build that failed or was interrupted."""
+        try:
+            if self._service is None:
+                left = end_foreign(answer, working, self.remove_container)
             else:
-                return {item["Id"] for item in listed if item.get("State") == "storage"}
-
-    def _abort_build(self, error: BaseException, before: set[str], lines: AnswerLines) -> None:
-        """Wait until nothing of a build that failed or was interrupted is left."""
-        if self._service is None:
-            lines.break_off()
-            return
-        end = time.monotonic() + _ABORT_SECONDS
-        quiet = 0
-        while quiet < _QUIET_CHECKS:
-            if time.monotonic() > end:
-                lines.break_off()
-                error.add_note("Podman was still ending the build: 'podman ps --all --external' lists it.")
-                return
-            # A step that is ended fails, and the build with it; then Podman cleans up as it always does.
-            self._service.end_builds()
-            lines.join(_ABORT_PAUSE_SECONDS)
-            if not lines.is_alive():
-                # An interrupt can have met a call on a connection that is then of no use: asked again, a new
-                # one is made.
-                with contextlib.suppress(ContainerError, EngineError):
-                    quiet = 0 if self._remove_left(before) else quiet + 1
-                time.sleep(_ABORT_PAUSE_SECONDS)
-
-    def _remove_left(self, before: set[str]) -> bool:
-        """Remove what a build left (a stage may make a container behind the answer's end); was there any?"""
-        left = self._build_containers() - before
-        for container in left:
-            self.remove_container(container)
-        return bool(left)
+                # No connection that is kept for the next call may lead to the service that ends here.
+                self._api.close()
+                left = end_own(self._service, answer, working, self.remove_container)
+        except EngineError as failed:
+            error.add_note(failed.message)
+            left = working.found()
+        if left:
+            error.add_note(f"What the build worked in is still there: podman rm --force {' '.join(left)}")
 
     def create(self, spec: ContainerSpec, *, name: str) -> str:
         """See `Engine.create`."""

@@ -11,14 +11,15 @@ import socket
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ..runtime import process
+from . import process_tree
 from .limits import configured_files, merged_configuration, needed_here
 from .protocol import EngineDownError, EngineMissingError, EngineUnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _START_SECONDS: Final = 60
 _KNOCK_SECONDS: Final = 5
@@ -28,9 +29,12 @@ _LOCK: Final = "in-use"
 _LONGEST_FOLDER: Final = 60
 """A Unix socket's path has at most 107 bytes (unix(7)), and the names below this folder are in it."""
 
-_BUILD_RUNNER: Final = b"buildah-oci-runtime"
+_STEP_RUNNER: Final = "buildah-oci-runtime"
 """The process that runs a build's step. The step's own processes are its children."""
-_RUNTIMES: Final = (b"runc", b"crun")
+_RUNTIMES: Final = ("runc", "crun", "")
+"""What is left alone of these: the runtime itself, and what has ended already."""
+_PAUSE_SECONDS: Final = 0.05
+_STOP_SECONDS: Final = 5.0
 
 
 class PodmanService:
@@ -53,11 +57,11 @@ class PodmanService:
             )
         self._folder = _PrivateFolder()
         try:
-            self.address = f"unix://{self._folder.path}/podman.sock"
+            self._socket = self._folder.path / "podman.sock"
+            self.address = f"unix://{self._socket}"
             self._log = self._folder.path / "service.log"
-            environment = service_environment(self._folder.path)
-            with self._log.open("wb") as log:
-                self._process = process.start(self._argv(), env=environment, output=log)
+            self._environment = service_environment(self._folder.path)
+            self._start()
         except BaseException:
             self._folder.remove()
             raise
@@ -67,6 +71,10 @@ class PodmanService:
             self.stop()
             raise
 
+    def _start(self) -> None:
+        with self._log.open("wb") as log:
+            self._process = process.start(self._argv(), env=self._environment, output=log)
+
     def _argv(self) -> list[str]:
         argv = ["podman", "system", "service", "--time=0", self.address]
         # The kernel then ends the service should this process be killed without a chance to do it.
@@ -74,7 +82,7 @@ class PodmanService:
 
     def _await_answer(self) -> None:
         end = time.monotonic() + _START_SECONDS
-        while not answers(Path(self.address.removeprefix("unix://"))):
+        while not answers(self._socket):
             ended = self._process.poll()
             if ended is not None or time.monotonic() > end:
                 said = self._log.read_text(errors="backslashreplace").strip()[-2000:]
@@ -84,20 +92,58 @@ class PodmanService:
                     + (f":\n{said}" if said else "."),
                     hint="'podman info' may say more.",
                 )
-            time.sleep(0.05)
+            time.sleep(_PAUSE_SECONDS)
 
-    def end_builds(self) -> None:
+    def end_steps(self) -> None:
         """End the build steps that are running, for Podman goes on with them when its caller is gone.
 
         The programs of a step are killed, so that the step fails and the build cleans up as it does behind
         any step that fails. Podman's own processes are left alone: a signal to them can end the service too.
         """
-        for runner in _descendants(self._process.pid):
-            if _program(runner) == _BUILD_RUNNER:
-                for pid in _descendants(runner):
-                    if _program(pid).rpartition(b"/")[2] not in _RUNTIMES:
-                        with contextlib.suppress(OSError):
-                            os.kill(pid, signal.SIGKILL)
+        for runner in self._step_runners():
+            for pid in process_tree.descendants(runner):
+                if process_tree.program(pid) not in _RUNTIMES:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def _step_runners(self) -> list[int]:
+        started = process_tree.descendants(self._process.pid)
+        return [pid for pid in started if process_tree.program(pid) == _STEP_RUNNER]
+
+    def restart(self, may_end: Callable[[], bool], seconds: float) -> None:
+        """End the service with all its builds, and start it anew at the same address.
+
+        Args:
+            may_end: Whether it may end now. It is stopped while this is asked, so what is found still holds
+                when it is killed. That no build step is running is seen to as well.
+            seconds: How long such a moment is waited for; then it is killed whatever it does.
+
+        Raises:
+            EngineDownError: It doesn't come up again.
+        """
+        end = time.monotonic() + seconds
+        while self._process.poll() is None:
+            self._signal(signal.SIGSTOP)
+            try:
+                self._await_standstill()
+                if (not self._step_runners() and may_end()) or time.monotonic() > end:
+                    self._kill()
+                    break
+            finally:
+                self._signal(signal.SIGCONT)
+            self.end_steps()
+            time.sleep(_PAUSE_SECONDS)
+        self._kill()
+        # It is in the way of a new one.
+        self._socket.unlink(missing_ok=True)
+        self._start()
+        self._await_answer()
+
+    def _await_standstill(self) -> None:
+        """Wait until a signal that was sent has reached all threads."""
+        end = time.monotonic() + _STOP_SECONDS
+        while not process_tree.stands_still(self._process.pid) and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS / 10)
 
     def stop(self) -> None:
         """End the service and remove its private folder. A second call does nothing."""
@@ -105,11 +151,15 @@ class PodmanService:
         end = time.monotonic() + _END_SECONDS
         while self._is_running():
             if time.monotonic() > end:
-                self._signal(signal.SIGKILL)
-                self._process.wait()
+                self._kill()
                 break
-            time.sleep(0.05)
+            time.sleep(_PAUSE_SECONDS)
         self._folder.remove()
+
+    def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        while self._is_running():
+            time.sleep(_PAUSE_SECONDS)
 
     # Without root's rights the service may be a child of what was started, which doesn't pass signals on:
     # so all of the process group counts, which is theirs alone.
@@ -121,7 +171,8 @@ class PodmanService:
     def _is_running(self) -> bool:
         # A process that ended and that nobody waited for is still listed, as a zombie.
         return self._process.poll() is None or any(
-            item.group == self._process.pid and item.state != "Z" for item in _processes().values()
+            item.group == self._process.pid and item.state != "Z"
+            for item in process_tree.processes().values()
         )
 
 
@@ -223,37 +274,3 @@ def _is_abandoned(folder: Path) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-class _Process(NamedTuple):
-    state: str
-    parent: int
-    group: int
-
-
-def _processes() -> dict[int, _Process]:
-    found: dict[int, _Process] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # proc(5): the name in parentheses may hold anything; these are the first fields behind it.
-            state, parent, group = status.read_text().rpartition(")")[2].split()[:3]
-            found[int(status.parent.name)] = _Process(state, int(parent), int(group))
-    return found
-
-
-def _program(pid: int) -> bytes:
-    """Return the name that a process was started by; a runtime's where the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] or _RUNTIMES[0]
-    except OSError:
-        return _RUNTIMES[0]
-
-
-def _descendants(ancestor: int) -> list[int]:
-    processes = _processes()
-    found: list[int] = []
-    level = {ancestor}
-    while level:
-        level = {pid for pid, item in processes.items() if item.parent in level}
-        found += sorted(level)
-    return found

@@ -164,8 +164,7 @@ def test_ctrl_c_while_fetching(make_ground: Callable[[str], Ground]) -> None:
     assert not place.exists()
 
 
-# Podman 4.3.1 doesn't always clean up behind a step that is ended: see docs/known-limits.md.
-@pytest.mark.parametrize("engine", ["docker", pytest.param("podman", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_ctrl_c_while_the_engine_builds(make_ground: Callable[[str], Ground], engine: str) -> None:
     ground = make_ground(engine)
     marker = f"step-{uuid.uuid4().hex}"
@@ -212,7 +211,6 @@ def test_ctrl_c_while_the_smoke_test_runs(make_ground: Callable[[str], Ground], 
         assert processes_with(marker) == []
 
 
-@pytest.mark.soak  # as Ctrl-C in a Podman build
 def test_a_service_manager_ends_a_build_as_cleanly(make_ground: Callable[[str], Ground]) -> None:
     ground = make_ground("podman")
     marker = f"step-{uuid.uuid4().hex}"
