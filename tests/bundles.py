@@ -108,16 +108,28 @@ def manifest(**changes: object) -> dict[str, object]:
 SBOM: dict[str, object] = {
     "bomFormat": "CycloneDX",
     "specVersion": "1.6",
+    "serialNumber": "urn:uuid:3e671687-395b-41f5-a30f-a58921a69b79",
     "version": 1,
+    "metadata": {
+        "component": {"type": "platform", "name": "node24", "version": "24.19.0", "bom-ref": "capsule"}
+    },
     "components": [
         {
             "type": "platform",
             "name": "node",
             "version": "24.19.0",
+            "bom-ref": "node",
             "licenses": [{"license": {"id": "MIT"}}],
         },
-        {"type": "library", "name": "musl", "version": "1.2.5", "licenses": [{"expression": "MIT"}]},
+        {
+            "type": "library",
+            "name": "musl",
+            "version": "1.2.5",
+            "bom-ref": "musl",
+            "licenses": [{"expression": "MIT"}],
+        },
     ],
+    "dependencies": [{"ref": "capsule", "dependsOn": ["musl", "node"]}, {"ref": "musl"}, {"ref": "node"}],
 }
 
 

@@ -23,7 +23,7 @@ from .statements import Statement
 from .trust import load_trust_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from .signer import Signer, SigningOptions
@@ -100,23 +100,6 @@ def sign_bundle(bundle: Path, signer: Signer) -> dict[Path, bytes]:
         outputs.provenance_signature: signer.sign_statement(provenance),
         outputs.sbom_signature: signer.sign_statement(statement),
     }
-
-
-def sign_bundles(
-    bundles: Iterable[Path], signer: Signer, *, advanced: Callable[[Path], None]
-) -> dict[Path, bytes]:
-    """Return the signatures of many bundles (see `sign_bundle`).
-
-    Args:
-        bundles: The bundles.
-        signer: What signs.
-        advanced: Hears of each bundle when its signatures are made.
-    """
-    made: dict[Path, bytes] = {}
-    for bundle in bundles:
-        made.update(sign_bundle(bundle, signer))
-        advanced(bundle)
-    return made
 
 
 def sbom_statement(sbom: bytes, filename: str, sha256: str) -> bytes:

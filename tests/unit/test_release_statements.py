@@ -1,0 +1,174 @@
+"""Statements and documents beside a bundle that must not be accepted, though signatures are there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from capsule_build.release.outputs import Outputs
+from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError
+from tests.signed import Shelf, edited, instance, policy, raw_statement, refused, shelf, sign, taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from capsule_build.release.policy import KeylessPolicy
+    from tests.sigstore_instance import Instance
+
+__all__ = ["instance", "policy", "shelf"]
+
+
+def test_an_edited_statement(shelf: Shelf, policy: KeylessPolicy, tmp_path: Path) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path)
+
+    def change(document: dict[str, Any]) -> None:
+        payload = base64.b64decode(document["dsseEnvelope"]["payload"])
+        changed = payload.replace(b'"modified": false', b'"modified": true')
+        assert changed != payload
+        document["dsseEnvelope"]["payload"] = base64.b64encode(changed).decode()
+
+    edited(outputs.provenance_signature, change)
+    refused(outputs, policy, "DSSE: invalid signature")
+
+
+def test_another_type_of_payload(shelf: Shelf, policy: KeylessPolicy, tmp_path: Path) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path)
+    edited(outputs.provenance_signature, lambda found: found["dsseEnvelope"].update(payloadType="text/plain"))
+    refused(outputs, policy, "DSSE: invalid signature")
+
+
+@pytest.mark.parametrize("what", ["provenance", "sbom"])
+def test_the_valid_statement_of_another_bundle(
+    shelf: Shelf, policy: KeylessPolicy, tmp_path: Path, what: str
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path)
+    other = Outputs(shelf.signed("v1", b"another"))
+    for name in (what, f"{what}_signature"):
+        shutil.copy(getattr(other, name), getattr(outputs, name))
+    refused(outputs, policy, "is about another file: its subject has SHA-256")
+
+
+def test_a_signature_in_a_statements_place_and_the_reverse(
+    shelf: Shelf, policy: KeylessPolicy, tmp_path: Path
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path / "one")
+    shutil.copy(outputs.signature, outputs.provenance_signature)
+    refused(outputs, policy, "signs a file, not a statement")
+    outputs = taken(shelf.signed("v1"), tmp_path / "two")
+    shutil.copy(outputs.provenance_signature, outputs.signature)
+    refused(outputs, policy, "signs a statement, not a file")
+    outputs = taken(shelf.signed("v1"), tmp_path / "three")
+    shutil.copy(outputs.sbom_signature, outputs.provenance_signature)
+    refused(outputs, policy, "has the predicate type 'https://cyclonedx.org/bom'")
+
+
+def second_subject(document: dict[str, Any]) -> None:
+    document["subject"].append({"name": "other.tar.gz", "digest": {"sha256": "0" * 64}})
+
+
+def second_digest(document: dict[str, Any]) -> None:
+    document["subject"][0]["digest"]["sha512"] = "0" * 128
+
+
+def other_build_type(document: dict[str, Any]) -> None:
+    document["predicate"]["buildDefinition"]["buildType"] = "https://example.org/other"
+
+
+def other_predicate_type(document: dict[str, Any]) -> None:
+    document["predicateType"] = "https://slsa.dev/provenance/v0.2"
+
+
+def other_name(document: dict[str, Any]) -> None:
+    document["subject"][0]["name"] = "other.tar.gz"
+
+
+def other_version(document: dict[str, Any]) -> None:
+    parameters = document["predicate"]["buildDefinition"]["internalParameters"]
+    parameters["capsule"]["runtime"]["version"] = "24.18.0"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "reason"),
+    [
+        (second_subject, ContractError, "it has 2 subjects"),
+        (second_digest, ContractError, "a SHA-256, and no other digest"),
+        (other_build_type, SignatureError, "has the build type 'https://example.org/other'"),
+        (other_predicate_type, SignatureError, "has the predicate type"),
+        (other_name, SignatureError, "is about other.tar.gz, not about"),
+        (other_version, SignatureError, "gives the version as '24.18.0'"),
+    ],
+)
+def test_a_statement_that_was_signed_but_says_something_else(
+    instance: Instance,
+    shelf: Shelf,
+    policy: KeylessPolicy,
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], None],
+    kind: type[CapsuleError],
+    reason: str,
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path / "dist")
+    edited(outputs.provenance, change)
+    outputs.provenance_signature.write_bytes(
+        raw_statement(outputs.provenance.read_bytes(), instance, tmp_path)
+    )
+    refused(outputs, policy, reason, kind)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "reason"),
+    [
+        ("digest", ContractError, "isn't the digest of"),
+        ("provenance", SignatureError, "isn't the provenance that .* signs"),
+        ("sbom", SignatureError, "isn't the SBOM that .* signs"),
+    ],
+)
+def test_a_document_that_isnt_the_signed_one(
+    shelf: Shelf, policy: KeylessPolicy, tmp_path: Path, what: str, kind: type[CapsuleError], reason: str
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path)
+    path: Path = getattr(outputs, what)
+    path.write_bytes(path.read_bytes().replace(b"24.19.0", b"24.18.0").replace(b"  node24", b" *node24"))
+    refused(outputs, policy, reason, kind)
+
+
+@pytest.mark.parametrize(
+    "what", ["digest", "sbom", "provenance", "signature", "provenance_signature", "sbom_signature"]
+)
+def test_a_part_that_is_missing(shelf: Shelf, policy: KeylessPolicy, tmp_path: Path, what: str) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path)
+    path: Path = getattr(outputs, what)
+    path.unlink()
+    refused(outputs, policy, f"{re.escape(path.name)} isn't there")
+
+
+def test_a_bundle_that_breaks_its_contract_though_it_is_signed(
+    instance: Instance, shelf: Shelf, policy: KeylessPolicy, tmp_path: Path
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path / "dist")
+    rewrite(outputs, outputs.bundle.read_bytes() + b"behind the end")
+    sign(outputs.bundle, instance)
+    refused(outputs, policy, "behind", ContractError)
+
+
+def rewrite(outputs: Outputs, data: bytes) -> None:
+    """Give a release other bytes, and let all its documents be about them."""
+    before = hashlib.sha256(outputs.bundle.read_bytes()).hexdigest()
+    outputs.bundle.write_bytes(data)
+    after = hashlib.sha256(data).hexdigest()
+    for path in (outputs.digest, outputs.provenance, outputs.sbom):
+        path.write_bytes(path.read_bytes().replace(before.encode(), after.encode()))
+
+
+def test_another_name_than_the_signed_one(shelf: Shelf, policy: KeylessPolicy, tmp_path: Path) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path)
+    renamed = Outputs(outputs.bundle.with_name("node24-v2-linux-x86_64-musl.tar.gz"))
+    for old, new in zip(outputs.released, renamed.released, strict=True):
+        old.rename(new)
+    refused(renamed, policy, "is about node24-v1-linux-x86_64-musl.tar.gz, not about")
