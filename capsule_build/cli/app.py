@@ -12,7 +12,7 @@ import typer
 from ..recipes import load_recipes
 from ..resources import recipes_dir
 from ..runtime.errors import ContractError, UsageError
-from . import build, bundles, cache, doctor, lock, pins, trial
+from . import build, bundles, cache, doctor, lock, pins, sign, trial, verify
 from .guard import end_on_sigterm, guarded
 from .output import version_printer
 
@@ -59,7 +59,7 @@ def make_app(folder: Path) -> typer.Typer:
         del recipes, version
 
     known = load_recipes(folder)
-    for module in (bundles, lock, pins, cache, doctor):
+    for module in (bundles, lock, pins, sign, verify, cache, doctor):
         module.register(app)
     trial.register(app, known, folder)
     build.register(app, known, folder)
