@@ -24,6 +24,8 @@ for one in {" ".join(_USED)}; do
   command -v busybox >/dev/null 2>&1 && busybox "$one" --help >/dev/null 2>&1 &&
     eval "$one() {{ busybox $one \\"\\$@\\"; }}"
 done
+# Where the environment's own variables break its programs, what is used here runs without them.
+ls -d / >/dev/null 2>&1 || unset LD_PRELOAD LD_LIBRARY_PATH
 C={CAPSULES} S={SETUPS} M={MANIFEST}
 say() {{ printf '%s\\t%s\\n' "$1" "$2"; }}
 fail() {{ printf '%s\\n' "$1" >&2; exit 9; }}

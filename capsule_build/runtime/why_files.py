@@ -178,11 +178,8 @@ def files_of(environment: Environment) -> Files:
     """
     if isinstance(environment, OnThisMachine):
         return _LocalFiles(environment)
-    try:
-        if environment.run([SHELL, "-c", ":"], timeout=_SECONDS).code == 0:
-            return _ShellFiles(environment)
-    except ProgramMissingError:
-        pass
+    with contextlib.suppress(ProgramMissingError, TargetError):
+        return _ShellFiles(environment)
     if isinstance(environment, Readable):
         return _CopiedFiles(environment, environment)
     raise TargetError(
@@ -264,6 +261,8 @@ class _LocalFiles(Files):
 class _ShellFiles(Files):
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
+        # Also how it comes out whether there is a shell that works.
+        self._surroundings = self._asked_surroundings()
 
     def entries(self, paths: Sequence[str]) -> dict[str, Entry]:
         if not paths:
@@ -286,6 +285,9 @@ class _ShellFiles(Files):
         return self._ask(_READ, path, str(offset + 1), str(size))
 
     def surroundings(self) -> Surroundings:
+        return self._surroundings
+
+    def _asked_surroundings(self) -> Surroundings:
         line = secrets.token_hex(16)
         variables, _, mounts = self._ask(_SURROUNDINGS, line).partition(f"\n{line}\n".encode())
         return Surroundings(_variables(variables.split(b"\0")), _mounts(mounts))

@@ -62,8 +62,8 @@ def closure_of(program: Loaded, search: Search, view: View) -> Closure:
 
 
 def libc_of(elf: Elf) -> str | None:
-    """Return the C library that a library asks for: `glibc`, `musl`; `None`: none, or it doesn't say."""
-    wanted = {*elf.needed, *elf.versions}
+    """Return the C library that a library asks for, or is: `glibc`, `musl`; `None`: it doesn't say."""
+    wanted = {*elf.needed, *elf.versions, elf.soname or ""}
     if any(name.startswith(("libc.so.6", "ld-linux", "libm.so.6", "libpthread.so.0")) for name in wanted):
         return "glibc"
     if any(name.startswith(("libc.musl-", "ld-musl-")) or name == "libc.so" for name in wanted):
