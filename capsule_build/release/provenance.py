@@ -9,9 +9,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from packageurl import PackageURL
 from pydantic import ValidationError
 
+from ..package_urls import package_url
 from ..pins import Pin
 from ..record import SCHEMA_VERSION as RECORD_SCHEMA
 from ..record import SUFFIX as RECORD_SUFFIX
@@ -277,28 +277,10 @@ def _input(item: Mapping[str, Any]) -> dict[str, Any]:
             "pin": item["pin"],
         },
     }
-    pin = item["pin"]
-    if pin is not None:
-        described["uri"] = _package_url(
-            pin["kind"], pin["package"], pin["version"], pin["locator"], pin["file"]
-        )
+    if item["pin"] is not None:
+        pin = {key: item[key] for key in ("component", "sha256", "size", "license")}
+        described["uri"] = package_url(Pin(**pin, **item["pin"])).to_string()
     return described
-
-
-def _package_url(kind: str, package: str, version: str, locator: str, file: str) -> str:
-    """Name a pin's package by its package URL (purl, ECMA-427)."""
-    if kind == "debian":
-        architecture = file.removesuffix(".deb").rsplit("_", 1)[-1]
-        url = PackageURL("deb", "debian", package, version, {"arch": architecture})
-    elif kind == "github-release":
-        owner, _, repository = package.partition("/")
-        url = PackageURL("github", owner, repository, locator)
-    elif kind == "npm":
-        scope, _, name = package.rpartition("/")
-        url = PackageURL("npm", scope or None, name, version)
-    else:
-        url = PackageURL("pypi", None, package, version, {"file_name": file})
-    return url.to_string()
 
 
 def _check(provenance: Provenance, what: str) -> None:
@@ -320,19 +302,20 @@ def _check(provenance: Provenance, what: str) -> None:
         capsule.platform == f"linux-{asked.architecture}-{asked.libc}",
         f"{asked.architecture} and {asked.libc} were asked for, and {capsule.platform} was built",
     )
-    by_name = {
-        item.name.removeprefix(INPUT).removeprefix(f"{_BUILD_ROLE}/"): item for item in provenance.inputs
+    overridden = {
+        item.name.removeprefix(INPUT).removeprefix(f"{_BUILD_ROLE}/")
+        for item in provenance.inputs
+        if item.annotations.override
     }
-    overridden = {name for name, item in by_name.items() if item.annotations.override}
     require(
         overridden == set(provenance.overrides) - {"epoch"},
         f"its overrides are {list(provenance.overrides)}, its dependencies mark {sorted(overridden)}",
     )
     for item in provenance.inputs:
-        notes, pin = item.annotations, item.annotations.pin
+        notes, pin = item.annotations, pin_of(item)
         require(notes.override == (notes.origin != _FROM_PIN), f"{item.name} is marked as what it isn't")
         require(
             (pin is None) == (notes.origin == "source"), f"{item.name} has a pin exactly if it is no source"
         )
-        uri = pin and _package_url(pin.kind, pin.package, pin.version, pin.locator, pin.file)
+        uri = None if pin is None else package_url(pin).to_string()
         require(item.uri == uri, f"the uri of {item.name} isn't its pin's package")

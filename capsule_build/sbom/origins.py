@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from packageurl import PackageURL
 
+from .. import package_urls
 from ..debian_archive import control_fields
 from ..runtime.errors import InputError
 
@@ -30,18 +31,8 @@ _WHEEL_SBOM: Final = re.compile(r"[^/]+\.dist-info/sboms/[^/]+\.cdx\.json")
 
 
 def package_url(pin: Pin, component: Component) -> PackageURL:
-    """Name a pin's package."""
-    if pin.kind == "debian":
-        architecture = pin.file.removesuffix(".deb").rsplit("_", 1)[-1]
-        where = {"arch": architecture, "distro": component.track}
-        return PackageURL("deb", "debian", pin.package, pin.version, where)
-    if pin.kind == "github-release":
-        owner, _, repository = pin.package.partition("/")
-        return PackageURL("github", owner, repository, pin.locator)
-    if pin.kind == "npm":
-        scope, _, name = pin.package.rpartition("/")
-        return PackageURL("npm", scope or None, name, pin.version)
-    return PackageURL("pypi", None, pin.package, pin.version, {"file_name": pin.file})
+    """Name a pin's package, a Debian one with the suite that it is of."""
+    return package_urls.package_url(pin, distro=component.track)
 
 
 def source_urls(item: ReadyInput, component: Component) -> tuple[str, ...]:

@@ -29,16 +29,28 @@ RUNTIME = {name: path for name, path in MODULES.items() if name.startswith("caps
 LAYERS = (
     {"runtime"},
     # What is read: definitions, and files of known formats.
-    {"__init__", "resources", "recipes", "components", "pins", "debian_archive", "licence_texts", "engine"},
+    {
+        "__init__",
+        "resources",
+        "recipes",
+        "components",
+        "pins",
+        "debian_archive",
+        "licence_texts",
+        "package_urls",
+        "engine",
+    },
     # What is done, step by step.
     {
         "build",
         "builder",
         "collect",
+        "comparison",
         "doctor",
         "fetch",
         "inputs",
         "inspection",
+        "licence_report",
         "lock",
         "pack",
         "plan",
