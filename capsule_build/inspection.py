@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from .runtime.archive import BundleInfo, Content, Kind, open_bundle
 from .runtime.elf import MAGIC, Elf, ElfError, read_elf
-from .runtime.errors import ContractError
+from .sbom.reading import read_components
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from .sbom.reading import Listed
 
 INSPECTION_SCHEMA: Final = "capsule-build.inspection.v1"
 
@@ -42,15 +44,6 @@ class Abi(Enum):
     """A program that carries its C library in itself."""
     NONE = "none"
     """A library that asks for no C library: any process can load it."""
-
-
-@dataclass(frozen=True)
-class Component:
-    """A component that the bundle's SBOM lists. Its licences are SPDX expressions or names."""
-
-    name: str
-    version: str
-    licenses: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,7 @@ class Inspection:
     """
 
     info: BundleInfo
-    components: tuple[Component, ...]
+    components: tuple[Listed, ...]
     areas: tuple[Area, ...]
     elves: tuple[ElfFile, ...]
     requires: Mapping[str, str]
@@ -108,7 +101,12 @@ class Inspection:
             "schema_version": INSPECTION_SCHEMA,
             **describe(self.info),
             "components": [
-                {"name": part.name, "version": part.version, "licenses": list(part.licenses)}
+                {
+                    "name": part.name,
+                    "version": part.version,
+                    "licenses": list(part.licenses),
+                    "ref": part.ref,
+                }
                 for part in self.components
             ],
             "areas": [{"name": area.name, "files": area.files, "bytes": area.size} for area in self.areas],
@@ -176,7 +174,7 @@ def inspect_bundle(path: Path) -> Inspection:
                     unreadable[member.name] = error.message
         return Inspection(
             info=reader.info,
-            components=components_of(reader.sbom),
+            components=read_components(reader.sbom),
             areas=tuple(Area(name, files[name], sizes[name]) for name in sorted(sizes)),
             elves=tuple(sorted(elves, key=lambda file: file.name)),
             requires=highest(
@@ -232,43 +230,6 @@ def highest(versions: Iterable[str]) -> dict[str, str]:
         if match and _order(match["number"]) > _order(found.get(match["family"], "")):
             found[match["family"]] = match["number"]
     return dict(sorted(found.items()))
-
-
-def components_of(sbom: Mapping[str, object]) -> tuple[Component, ...]:
-    """Return the components of a CycloneDX document, sorted by name.
-
-    Format: CycloneDX 1.6, JSON: `components`, each with `name`, `version` and `licenses`.
-
-    Raises:
-        ContractError: It isn't such a document.
-    """
-    if sbom.get("bomFormat") != "CycloneDX" or sbom.get("specVersion") != "1.6":
-        raise ContractError("The SBOM isn't a CycloneDX 1.6 document.")
-    components = sbom.get("components", [])
-    if not isinstance(components, list):
-        raise ContractError("The SBOM's 'components' is not a list.")
-    return tuple(sorted(map(_component, components), key=lambda part: (part.name, part.version)))
-
-
-def _component(entry: object) -> Component:
-    if not isinstance(entry, dict):
-        raise ContractError("The SBOM lists a component that is not an object.")
-    name, version, licenses = entry.get("name"), entry.get("version", ""), entry.get("licenses", [])
-    if not isinstance(name, str) or not isinstance(version, str) or not isinstance(licenses, list):
-        raise ContractError(f"The SBOM's component {name!a} has no usable name, version or licences.")
-    return Component(name, version, tuple(_license(name, choice) for choice in licenses))
-
-
-def _license(name: str, choice: object) -> str:
-    """Return what a licence choice says: an SPDX expression, an SPDX id, or a name."""
-    if isinstance(choice, dict):
-        named = choice.get("license")
-        texts = [choice.get("expression")]
-        texts += [named.get("id"), named.get("name")] if isinstance(named, dict) else []
-        for text in texts:
-            if isinstance(text, str) and text:
-                return text
-    raise ContractError(f"The SBOM's component '{name}' has a licence without expression, id or name.")
 
 
 def _inspect_elf(name: str, size: int, first: bytes, content: Content) -> ElfFile:

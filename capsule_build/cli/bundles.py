@@ -1,4 +1,4 @@
-"""`capsule-build check` and `capsule-build inspect`: what a bundle is, for people and for machines."""
+"""`capsule-build check`, `inspect` and `diff`: what bundles are, for people and for machines."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..inspection import describe, inspect_bundle
 from ..runtime.archive import check_bundle
+from .diff import diff
 from .output import human_size, out, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..runtime.archive import BundleInfo
+    from ..sbom.reading import Listed
 
 CHECK_SCHEMA: Final = "capsule-build.check.v1"
+
+_TEXTS_FOLDER: Final = "share/licenses"
+_REMARKS: Final = {
+    "spdx-list": "(the SPDX list's: it came without its own)",
+    "incomplete": "(not all: MISSING.txt says which)",
+}
 
 BundleArgument = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
@@ -28,10 +35,13 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("check")(check)
     app.command("inspect")(inspect)
+    app.command("diff")(diff)
 
 
 def check(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
     """Check a bundle's whole contract, with the code that the runtime uses."""
+    from ..inspection import describe
+
     info = check_bundle(bundle)
     if as_json:
         print_json({"schema_version": CHECK_SCHEMA, "ok": True, **describe(info)})
@@ -40,8 +50,21 @@ def check(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
     _print_facts(info)
 
 
-def inspect(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
+def inspect(
+    bundle: BundleArgument,
+    *,
+    licences: Annotated[
+        bool,
+        typer.Option("--licenses", help="Every component's licence, its texts, and where its source is."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show what is in a bundle: components, sizes, and what its ELF files ask for."""
+    from ..inspection import inspect_bundle
+
+    if licences:
+        _print_licences(bundle, as_json=as_json)
+        return
     inspection = inspect_bundle(bundle)
     if as_json:
         print_json(inspection.to_json())
@@ -50,8 +73,15 @@ def inspect(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
     out().print()
     print_table(
         ("component", "version", "licence"),
-        [(part.name, part.version, ", ".join(part.licenses)) for part in inspection.components],
+        [
+            (part.name, part.version, ", ".join(part.licenses))
+            for part in inspection.components
+            if not part.came_along
+        ],
     )
+    packages = sum(part.came_along for part in inspection.components)
+    if packages:
+        out().print(f"and {packages} packages that came inside them (--licenses lists all)")
     out().print()
     print_table(
         ("folder", "files", "size"),
@@ -74,6 +104,28 @@ def inspect(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
         f"\nNewest library versions that its programs ask for: {_versions(inspection.requires)}. "
         "The capsule has these libraries itself: an image needs none of them."
     )
+
+
+def _print_licences(bundle: Path, *, as_json: bool) -> None:
+    from ..licence_report import read_licences
+
+    report = read_licences(bundle)
+    if as_json:
+        print_json(report.to_json())
+        return
+    out().print(f"Licence texts, below {_TEXTS_FOLDER}, and where the source is, as package URLs:\n")
+    print_table(
+        ("component", "version", "licence", "texts", "source"),
+        [
+            (part.name, part.version, ", ".join(part.licenses), _texts(part), "\n".join(part.sources))
+            for part in report.components
+        ],
+    )
+
+
+def _texts(part: Listed) -> str:
+    texts = [text.removeprefix(f"{_TEXTS_FOLDER}/") for text in part.texts]
+    return "\n".join([*texts, *([_REMARKS[part.remark]] if part.remark in _REMARKS else [])])
 
 
 def _print_facts(info: BundleInfo) -> None:

@@ -33,7 +33,7 @@ from .needs import needs_of_programs
 from .own import LICENCES, NATIVE, SUPPLIER
 from .owners import ROOT, ShippedFile, group_by_owner, shipped_files
 from .texts import FROM_LIST, MISSING, own_texts
-from .writing import CAPSULE, NAMESPACE, as_bytes, with_serial_number
+from .writing import CAPSULE, NAMESPACE, TEXTS, as_bytes, with_serial_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -168,9 +168,9 @@ def _properties(part: Part, tree: Path) -> list[Property]:
             "input-sha256": item.sha256,
         }
     if (folder / MISSING).is_file():
-        values["licence-texts"] = "incomplete"
+        values[TEXTS] = "incomplete"
     elif any(name.startswith(FROM_LIST) for name in own_texts(folder)):
-        values["licence-texts"] = "spdx-list"
+        values[TEXTS] = "spdx-list"
     return [Property(name=f"{CAPSULE}:{name}", value=value) for name, value in values.items()]
 
 

@@ -11,6 +11,8 @@ from ..runtime.strict_json import JsonError, loads_object
 
 CAPSULE: Final = "capsule"
 """The name space of the project's own properties."""
+TEXTS: Final = "licence-texts"
+"""The property that says of a component's licence texts what isn't as it should be."""
 
 NAMESPACE: Final = uuid.UUID("3f3c0a52-5f0c-5b0e-9a43-6d1b8a1f7a10")
 """What serial numbers are derived from."""

@@ -11,10 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from capsule_build.cli import bundles as commands
-from capsule_build.inspection import Abi, abi_of, area_of, components_of, highest, inspect_bundle
+from capsule_build.inspection import Abi, abi_of, area_of, highest, inspect_bundle
 from capsule_build.runtime.elf import Elf
 from capsule_build.runtime.errors import ContractError, UsageError
 from capsule_build.runtime.rules import BundleError
+from capsule_build.sbom.reading import read_components
 from tests.bundles import SBOM, Bundle, file, folder, small_bundle
 from tests.elves import ElfSpec, make_elf
 
@@ -173,7 +174,7 @@ def test_a_licence_is_an_expression_an_id_or_a_name() -> None:
         {"license": {"name": "Own"}},
     ]
     sbom = {**SBOM, "components": [{"name": "x", "licenses": licenses}]}
-    assert components_of(sbom)[0].licenses == ("MIT OR Apache-2.0", "Zlib", "Own")
+    assert read_components(sbom)[0].licenses == ("MIT OR Apache-2.0", "Zlib", "Own")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,12 @@ def test_inspect_prints_json_for_machines(app: typer.Typer, bundle: Path) -> Non
     document = json.loads(output)
     assert document["schema_version"] == "capsule-build.inspection.v1"
     assert document["requires"] == {"CXXABI": "1.3.9", "GLIBC": "2.34", "GLIBCXX": "3.4.21"}
-    assert document["components"][1] == {"name": "node", "version": "24.19.0", "licenses": ["MIT"]}
+    assert document["components"][1] == {
+        "name": "node",
+        "version": "24.19.0",
+        "licenses": ["MIT"],
+        "ref": "node",
+    }
     node = next(item for item in document["elf"] if item["name"] == "runtime/node/node")
     assert node["rpath"] == f"{ROOT}/abi/glibc"
     assert (node["abi"], node["needed"]) == ("glibc", ["libstdc++.so.6", "libc.so.6"])
