@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 LOCAL_BUILDER: Final = "urn:agentcompass:capsule-build:builder:local"
 _READ_BY_BUILDS: Final = ("capsule_build", "recipes", "templates", "native", "LICENSE")
 _PUBLIC_SCHEMES: Final = ("https", "http", "ssh", "git")
-_SCP_LIKE: Final = re.compile(r"(?:[^@/]+@)?(?P<host>[^:/]+):(?P<path>[^/].*)")
+_SCP_LIKE: Final = re.compile(r"(?:[^@/]+@)?(?P<host>[^:/]+):(?P<path>[^/:].*)")
+_PRINTABLE: Final = re.compile(r"[!-~]+")
 _GIT_SECONDS: Final = 30
 
 
@@ -108,10 +109,15 @@ def public_url(remote: str) -> str | None:
     Returns:
         `None` for a path of this machine, or a URL of another kind.
     """
+    if not _PRINTABLE.fullmatch(remote):
+        return None
     if "://" not in remote:
         short = _SCP_LIKE.fullmatch(remote)
         return f"ssh://{short['host']}/{short['path']}" if short else None
-    parts = urlsplit(remote)
+    try:
+        parts = urlsplit(remote)
+    except ValueError:
+        return None
     if parts.scheme not in _PUBLIC_SCHEMES or not parts.hostname:
         return None
     # A token can stand in the user's place or in a query.
