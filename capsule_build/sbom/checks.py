@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from ..runtime.errors import ContractError
@@ -28,6 +26,10 @@ def check_sbom(data: bytes) -> None:
     Raises:
         ContractError: It doesn't hold; the message says where.
     """
+    # Importing the validator builds grammars, which takes seconds: builds and the lock have no use for it.
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     check_document(read_document(data))
     found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode())
     if found is not None:
