@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from capsule_build.engine import Engine, select_engine
 from capsule_build.fetch import Cache
 from capsule_build.runtime.archive import extract_bundle
 from capsule_build.runtime.process import run
+from tests.integration.pythons import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,28 +52,51 @@ class Bench:
         """The cache of inputs."""
         return Cache()
 
-    def build(self, output: Path, *arguments: str) -> Any:
-        """Build a node24 capsule by the command line, and return what it printed of it."""
+    def build(self, output: Path, *arguments: str, recipe: str = "node24") -> Any:
+        """Build a capsule by the command line, and return what it printed of it."""
         engine = ["--container-cli", self.engine.name, "--newer-pins", "--json"]
-        result = run([str(COMMAND), "node24", str(output), *engine, *arguments])
+        result = run([str(COMMAND), recipe, str(output), *engine, *arguments])
         return json.loads(result.stdout)["bundles"][0]
 
     @functools.cache  # noqa: B019 - one Bench lives as long as the program
     def bundle(self, libc: str) -> Path:
-        """Return a capsule for a libc, built when it is first asked for."""
+        """Return a node24 capsule for a libc, built when it is first asked for."""
         output = self.folder / f"{libc}.tar.gz"
         self.say(f"Building the {libc} capsule")
         self.build(output, "--libc", libc)
         return output
 
     @functools.cache  # noqa: B019 - one Bench lives as long as the program
-    def tree(self, libc: str) -> Path:
-        """Return that capsule unpacked."""
-        tree = self.folder / f"tree-{libc}"
-        extract_bundle(self.bundle(libc), tree)
+    def python_bundle(self, name: str) -> Path | None:
+        """Return one of the Python capsules that the tests know (`tests.integration.pythons.NAMES`).
+
+        Where CPython's own release can't be reached, what stands in for it in the tests does here.
+
+        Returns:
+            The bundle; `None` where neither is there, which is said.
+        """
+        try:
+            how = made(name)
+        except pytest.skip.Exception as reason:
+            self.say(f"No Python capsule '{name}' can be made here: {reason}")
+            return None
+        output = self.folder / f"python-{name}.tar.gz"
+        self.say(f"Building {how.recipe} {how.python} for {how.libc}")
+        self.build(output, *how.options, recipe=how.recipe)
+        return output
+
+    @functools.cache  # noqa: B019 - one Bench lives as long as the program
+    def unpacked(self, bundle: Path) -> Path:
+        """Return a folder that holds what is in a bundle."""
+        tree = self.folder / f"tree-{bundle.name.removesuffix('.tar.gz')}"
+        extract_bundle(bundle, tree)
         return tree
 
-    def record(self, libc: str) -> Any:
-        """Return the build record of that capsule."""
-        bundle = self.bundle(libc)
-        return json.loads(bundle.with_name(bundle.name + ".build.json").read_bytes())
+    def tree(self, libc: str) -> Path:
+        """Return the node24 capsule for a libc unpacked."""
+        return self.unpacked(self.bundle(libc))
+
+
+def record(bundle: Path) -> Any:
+    """Return the build record of a bundle."""
+    return json.loads(bundle.with_name(bundle.name + ".build.json").read_bytes())
