@@ -12,7 +12,7 @@ import typer
 from ..recipes import load_recipes
 from ..resources import recipes_dir
 from ..runtime.errors import ContractError, UsageError
-from . import build, bundles, cache, doctor, lock, pins, sign, trial, verify
+from . import build, bundles, cache, doctor, lock, pins, release, reproduce, sign, trial, verify
 from .guard import end_on_sigterm, guarded
 from .output import version_printer
 
@@ -61,8 +61,8 @@ def make_app(folder: Path) -> typer.Typer:
     known = load_recipes(folder)
     for module in (bundles, lock, pins, sign, verify, cache, doctor):
         module.register(app)
-    trial.register(app, known, folder)
-    build.register(app, known, folder)
+    for module in (trial, release, reproduce, build):
+        module.register(app, known, folder)
     names = [command.name for command in app.registered_commands] + [
         group.name for group in app.registered_groups
     ]

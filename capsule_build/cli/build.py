@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import time
@@ -21,6 +20,7 @@ from ..sources import parse_sources
 from . import options
 from .definitions import Definitions, load_definitions
 from .output import err, human_size, out, print_json, print_table
+from .workshop import open_workshop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -193,9 +193,7 @@ def _build(
     go_on: bool = False,
 ) -> None:
     # The engines' packages take a while to import; what only plans or prints must not wait for them.
-    from ..build import Workshop, build, prepare_output
-    from ..engine import select_engine
-    from ..fetch import Cache
+    from ..build import build, prepare_output
     from .progress import build_reporter
 
     console = err()
@@ -203,16 +201,7 @@ def _build(
         prepare_output(plan.output, may_make_folder=plan.options.output is None)
     results: list[BuildResult] = []
     failures: list[tuple[BuildPlan, CapsuleError]] = []
-    with select_engine(choice, say=functools.partial(console.print, markup=False)) as engine:
-        shop = Workshop(
-            engine=engine,
-            components=definitions.components,
-            pins=definitions.pins,
-            cache=Cache(),
-            templates=definitions.templates,
-            newer=values["newer_pins"],
-            keep=values["keep"],
-        )
+    with open_workshop(choice, definitions, newer=values["newer_pins"], keep=values["keep"]) as shop:
         for plan in plans:
             console.print(
                 f"[bold]{plan.manifest.runtime_id} {plan.manifest.runtime_version}[/] for {plan.platform}"

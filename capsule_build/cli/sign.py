@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.markup import escape
@@ -13,6 +13,9 @@ from . import options
 from .choice import Bundles, Dist, choose_bundles
 from .output import err, out, print_json
 from .progress import build_reporter
+
+if TYPE_CHECKING:
+    from ..release.signer import SigningOptions
 
 SCHEMA_VERSION: Final = "capsule-build.sign.v1"
 
@@ -56,17 +59,10 @@ def sign(
 ) -> None:
     """Sign bundles, their provenance and their SBOMs. Nothing is written before all signatures are made."""
     from ..release.outputs import publish
-    from ..release.signer import SigningOptions
     from ..release.signing import open_signer, sign_bundle
 
     chosen = choose_bundles(bundles, dist)
-    settings = SigningOptions(
-        key=key,
-        trust_config=trust_config,
-        identity_token=identity_token,
-        interactive=sys.stdin.isatty(),
-        seconds=timeout,
-    )
+    settings = signing_options(key, identity_token, trust_config, timeout)
     made: dict[Path, bytes] = {}
     with build_reporter(err()) as report, open_signer(settings, say=report.note) as signer:
         for bundle in chosen:
@@ -82,3 +78,18 @@ def sign(
     out().print(f"Signed as {escape(identity)}:")
     for path in made:
         out().print(f"  {escape(str(path))}")
+
+
+def signing_options(
+    key: Path | None, identity_token: Path | None, trust_config: Path | None, timeout: float
+) -> SigningOptions:
+    """Return what the options of signing say; a person at a terminal may be sent to a browser."""
+    from ..release.signer import SigningOptions
+
+    return SigningOptions(
+        key=key,
+        trust_config=trust_config,
+        identity_token=identity_token,
+        interactive=sys.stdin.isatty(),
+        seconds=timeout,
+    )

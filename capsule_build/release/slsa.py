@@ -168,7 +168,7 @@ class InputNotes(Model):
 class InputDescriptor(Model):
     """An input of the build. `uri` is its package's URL; a user's own file has none."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^input/(build/)?[A-Za-z0-9._+-]+$")]
+    name: Annotated[str, StringConstraints(pattern=r"^input/([A-Za-z0-9._+-]+/)?[A-Za-z0-9._+-]+$")]
     uri: Uri | None = None
     digest: Sha256Set
     annotations: InputNotes
