@@ -69,15 +69,16 @@ def _owned(tree: Path, folder: str, place: str) -> tuple[str, ...]:
     return tuple(sorted(owned))
 
 
-def _texts(tree: Path, place: str, metadata: Message) -> tuple[str, ...]:
-    named = {str(name) for name in metadata.get_all("License-File", [])}
-    inside = tree / place
-    found = [
-        f"{place}/{name}" for name in files_of(inside) if name.upper().startswith(("LICENSE", "LICENCE"))
-    ]
-    found += [f"{place}/licenses/{name}" for name in sorted(named) if (inside / "licenses" / name).is_file()]
-    found += [f"{place}/{name}" for name in sorted(named) if (inside / name).is_file()]
-    return tuple(sorted(set(found)))
+def _texts(tree: Path, place: str, metadata: Message) -> tuple[tuple[str, str], ...]:
+    """Return the texts that the metadata names, below `licenses` since its version 2.4, and LICENSE files."""
+    named = [str(name) for name in metadata.get_all("License-File", [])]
+    named = [name for name in named if not name.startswith("/") and ".." not in name.split("/")]
+    called = [name for name in files_of(tree / place) if name.upper().startswith(("LICENSE", "LICENCE"))]
+    found = {name: f"{place}/{name}" for name in (*called, *named)}
+    found |= {
+        name: f"{place}/licenses/{name}" for name in named if (tree / place / "licenses" / name).is_file()
+    }
+    return tuple(sorted((name, path) for name, path in found.items() if (tree / path).is_file()))
 
 
 def _needs(metadata: Message) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _package(tree: Path, place: str, found: dict[str, dict[str, Any]]) -> Packag
         author=_author(description.get("author")),
         place=place,
         owns=(place,),
-        texts=tuple(f"{place}/{name}" for name in sorted(texts)),
+        texts=tuple((name, f"{place}/{name}") for name in sorted(texts)),
         needs=tuple(_needs(description, place, found)),
     )
 

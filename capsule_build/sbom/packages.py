@@ -27,7 +27,7 @@ class Package:
         author: Who made it, as it says; may be empty.
         place: Its folder in the bundle.
         owns: The files and folders in the bundle that are its own.
-        texts: Its licence texts: paths in the bundle.
+        texts: Its licence texts: the names that they have among themselves, and their paths in the bundle.
         needs: The places of the packages that it asks for, as its runtime would find them.
     """
 
@@ -38,7 +38,7 @@ class Package:
     author: str
     place: str
     owns: tuple[str, ...]
-    texts: tuple[str, ...]
+    texts: tuple[tuple[str, str], ...]
     needs: tuple[str, ...]
 
 

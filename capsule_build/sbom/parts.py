@@ -44,7 +44,7 @@ class Part:
         purl: Its package URL; `None` for the user's own and for the project's own part.
         files: The files and folders that are its own: patterns, of which the longest that fits decides.
         folder: The folder of its licence texts, below `share/licenses`.
-        texts: Licence texts of its own elsewhere in the bundle.
+        texts: Licence texts of its own elsewhere in the bundle: names among themselves, and paths.
         sources: Package URLs of its source.
         places: Where its copies lie, for a package that came along.
         needs: The refs of what it asks for, as it says.
@@ -63,7 +63,7 @@ class Part:
     role: Role
     author: str = ""
     purl: PackageURL | None = None
-    texts: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

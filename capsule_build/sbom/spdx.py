@@ -10,8 +10,6 @@ import re
 from typing import Final
 
 from license_expression import (
-    ExpressionError,
-    ExpressionParseError,
     LicenseSymbol,
     LicenseWithExceptionSymbol,
     Licensing,
@@ -51,7 +49,9 @@ def _parsed(text: str) -> tuple[str, tuple[str, ...]] | None:
         return None
     try:
         parsed = _licensing(_own_names(text)).parse(text, validate=True, strict=True)
-    except (ExpressionError, ExpressionParseError, RecursionError):
+    except (
+        Exception
+    ):  # what isn't an expression fails in any way: `()` with an IndexError, 500 brackets by depth
         return None
     if parsed is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,7 +85,7 @@ def add_texts(tree: Path, parts: Iterable[Part], known: LicenceList | None) -> N
     for part in parts:
         folder = tree / LICENCES / part.folder
         for name, text in _own_texts(tree, part).items():
-            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)
         if not own_texts(folder):
             _add_from_list(folder, part, known)
@@ -94,22 +93,20 @@ def add_texts(tree: Path, parts: Iterable[Part], known: LicenceList | None) -> N
 
 def own_texts(folder: Path) -> list[str]:
     """Return the names of the licence texts in a component's folder."""
-    if not folder.is_dir():
-        return []
-    return sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MISSING)
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(name for name in found if name != MISSING)
 
 
 def _own_texts(tree: Path, part: Part) -> dict[str, bytes]:
     """Return the texts that lie beside a component's code; copies of it mostly have the same ones."""
     found: dict[str, bytes] = {}
-    for path in part.texts:
+    for name, path in part.texts:
         text = (tree / path).read_bytes()
-        name = posixpath.basename(path)
-        number = 1
-        while found.get(name, text) != text:
+        free, number = name, 1
+        while found.get(free, text) != text:
             number += 1
-            name = f"{posixpath.basename(path)}.{number}"
-        found[name] = text
+            free = f"{name}.{number}"
+        found[free] = text
     return found
 
 
