@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..runtime.errors import CapsuleError
+from ..runtime.files import write_atomically
 from .machine import guest_key
+from .making import make_guest, recorded_digest
 from .modules import Modules
 from .options import Policy
 from .running import Context, machine, run_entry
@@ -16,6 +20,7 @@ from .wasmtime_abi import VERSION, library_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _TRIAL = "import sys\ndef main():\n    return sys.version.split()[0]\n"
 
@@ -41,13 +46,39 @@ def examine(say: Callable[[str], None]) -> list[Check]:
     return checks
 
 
+def make_and_compare(path: Path) -> Check:
+    """Make the guest from its sources into a file, and say whether its bytes are the recorded ones."""
+    try:
+        wasm = make_guest()
+        write_atomically(path, wasm)
+    except CapsuleError as error:
+        return Check("made", "fail", error.message, error.hint)
+    except OSError as error:
+        return Check("made", "fail", f"{path} can't be written: {error.strerror}.")
+    made, recorded = hashlib.sha256(wasm).hexdigest(), recorded_digest()
+    if made == recorded:
+        return Check("made", "ok", f"{path} has the SHA-256 {made}, which is recorded.")
+    return Check("made", "fail", f"{path} has the SHA-256 {made}; {recorded} is recorded.", _why())
+
+
+def _why() -> str:
+    if shutil.which("cc") is None:
+        return "without a C compiler ('cc') it has other bytes each time, and works as well."
+    return "its sources, or componentize-py's, were changed."
+
+
 def _wasmtime() -> str:
     return f"Wasmtime {VERSION} at {library_path()}."
 
 
 def _guest(say: Callable[[str], None]) -> str:
     machine(say)
-    return f"{guest_key()}.cwasm is compiled, and private, in {Store().root}."
+    store, key = Store(), guest_key()
+    there = f"{key}.cwasm is compiled, and private, in {store.root}."
+    recorded, made = recorded_digest(), store.made_from(key)
+    if made == recorded:
+        return f"{there} Its WebAssembly is the recorded one."
+    return f"{there} Its WebAssembly has the SHA-256 {made}, and not the recorded one: {_why()}"
 
 
 def _task(say: Callable[[str], None]) -> str:

@@ -70,7 +70,9 @@ class Machine:
         for _ in range(2):
             handle = store.open(key)
             if handle is None:
-                prepare(store, key, guest.make_guest, self._compile, say)
+                from .making import ready_guest
+
+                prepare(store, key, ready_guest, self._compile, say)
                 continue
             component = ctypes.c_void_p()
             try:

@@ -87,8 +87,13 @@ class Store:
         self.remove(key)
         return None
 
-    def put(self, key: str, compiled: bytes) -> None:
+    def put(self, key: str, compiled: bytes, *, made_from: str | None = None) -> None:
         """Keep a compiled guest.
+
+        Args:
+            key: Its name.
+            compiled: Its machine code.
+            made_from: The SHA-256 of the WebAssembly that it was compiled from.
 
         Raises:
             StoreError: The folder isn't private.
@@ -103,7 +108,11 @@ class Store:
         path = f"{self.root}/{key}"
         write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
         self._prune()
-        record = {"sha256": hashlib.sha256(compiled).hexdigest(), "seen": _identity(os.stat(f"{path}.cwasm"))}
+        record = {
+            "sha256": hashlib.sha256(compiled).hexdigest(),
+            "made_from": made_from,
+            "seen": _identity(os.stat(f"{path}.cwasm")),
+        }
         write_atomically(_path(f"{path}.json"), jsontext.dumps(record).encode(), mode=0o600)
 
     def _prune(self) -> None:
@@ -114,6 +123,11 @@ class Store:
             }
         for name in sorted(times, key=times.__getitem__)[:-MAX_COMPILED]:
             self.remove(name.removesuffix(".cwasm"))
+
+    def made_from(self, key: str) -> str | None:
+        """Return the SHA-256 of the WebAssembly that a compiled guest was made from, where it is known."""
+        record = self._record(key)
+        return None if record is None else record.get("made_from")
 
     def remove(self, key: str) -> None:
         """Forget a compiled guest."""
@@ -241,6 +255,8 @@ def prepare(
         compile_guest: Turns that into machine code.
         say: Hears what takes its time.
     """
+    import hashlib
+
     lock = store.lock()
     try:
         handle = store.open(key)
@@ -250,7 +266,7 @@ def prepare(
         say("Preparing the sandbox, once on this machine (about 20 s): the guest's Python ...")
         wasm = make()
         say("Preparing the sandbox, once on this machine: machine code ...")
-        store.put(key, compile_guest(wasm))
+        store.put(key, compile_guest(wasm), made_from=hashlib.sha256(wasm).hexdigest())
         say(f"The sandbox is ready (Wasmtime {abi.VERSION}).")
     finally:
         os.close(lock)

@@ -173,12 +173,13 @@ def library_path() -> str:
 
 
 class _Library:
-    """The functions, by their names; each is found when it is first used."""
+    """The functions, by their names; the library is loaded, and each is found, when it is first used."""
 
-    def __init__(self) -> None:
-        self._dll = ctypes.CDLL(library_path())
+    _dll: ctypes.CDLL | None = None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if self._dll is None:
+            self._dll = ctypes.CDLL(library_path())
         result, arguments = _FUNCTIONS[name]
         function = getattr(self._dll, name)
         function.restype, function.argtypes = result, list(arguments)

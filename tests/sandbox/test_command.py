@@ -191,6 +191,8 @@ def test_ctrl_c_ends_it_at_once_and_says_so(bench: Bench) -> None:
         f"{HEAD}@task(name='main', compute='HIGH')\ndef main():\n    print('begun')\n    while True: pass\n",
     )
     log = bench.folder / "log"
+    # Where this is ignored, as in what a shell runs in the background, the program would ignore it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with log.open("wb") as output:
         process = start([str(CAPSULE), "run", str(bench.folder / "file.py")], output=output)
         while b"begun" not in log.read_bytes():
@@ -212,7 +214,9 @@ def test_doctor_says_what_there_is(bench: Bench) -> None:
     result = bench.command("doctor", "--json")
     checks = json.loads(result.stdout)["checks"]
     assert result.code == 0
-    assert [(check["name"], check["status"]) for check in checks] == [
+    assert [
+        (check["name"], check["status"]) for check in checks if check["name"] in ("wasmtime", "guest", "task")
+    ] == [
         ("wasmtime", "ok"),
         ("guest", "ok"),
         ("task", "ok"),

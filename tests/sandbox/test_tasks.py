@@ -327,9 +327,17 @@ def test_the_standard_library_is_there(bench: Bench) -> None:
 
 
 def test_random_numbers_differ_between_runs(bench: Bench) -> None:
-    body = "import random, uuid, secrets\nreturn [random.random(), str(uuid.uuid4()), secrets.token_hex()]"
-    first, second = (bench.task(body)["result"] for _ in range(2))
-    assert not set(first) & set(second)
+    """All instances begin with one memory, and so with the state that the generators in it had."""
+    body = """
+        import email.utils, os, random, secrets, string, tempfile, uuid
+        names = tempfile._get_candidate_names()
+        return [random.random(), random.Random().random(), random.SystemRandom().random(), secrets.token_hex(),
+                os.urandom(16).hex(), str(uuid.uuid4()), uuid.uuid1().clock_seq + (uuid.getnode() << 14),
+                next(names) + next(names), email.utils.make_msgid(domain='x').split('.')[2],
+                ''.join(random.choices(string.ascii_letters, k=20))]
+    """
+    runs = [bench.task(body)["result"] for _ in range(3)]
+    assert [len(set(drawn)) for drawn in zip(*runs, strict=True)] == [3] * 10
 
 
 def test_a_large_result_is_exact_and_its_task_ran_once(bench: Bench) -> None:

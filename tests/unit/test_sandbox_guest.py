@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from capsule_build.runtime.errors import CapsuleError
-from capsule_build.sandbox import guest, wasmtime_abi
+from capsule_build.sandbox import guest, making, wasmtime_abi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,9 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_source_counts_for_the_digest(sources: Path) -> None:
     names = guest.files()
-    assert {"task.wit", "capsule_guest.py", "capsule/__init__.py", "capsule/http.py"} <= set(names)
+    assert {"task.wit", "steady.c", "capsule_guest.py", "capsule/__init__.py", "capsule/http.py"} <= set(
+        names
+    )
     before = guest.digest()
     for name in names:
         own = (sources / name).read_bytes()
@@ -35,15 +38,24 @@ def test_every_source_counts_for_the_digest(sources: Path) -> None:
     assert guest.digest() == before
 
 
-def test_a_guest_that_is_ready_is_taken_only_if_it_was_made_from_these_sources(sources: Path) -> None:
-    assert guest.prebuilt() is None
+def test_a_guest_that_is_ready_is_taken_only_if_it_is_the_recorded_one(sources: Path) -> None:
     (sources / "guest.wasm").write_bytes(b"ready")
-    assert guest.prebuilt() is None
-    (sources / "guest.wasm.digest").write_text(guest.digest())
-    assert guest.make_guest() == b"ready"
-    with (sources / "capsule_guest.py").open("a") as stream:
-        stream.write("# changed")
-    assert guest.prebuilt() is None
+    with pytest.raises(CapsuleError, match="isn't the guest that its digest names"):
+        making.ready_guest()
+    (sources / "guest.sha256").write_text(f"{hashlib.sha256(b'ready').hexdigest()}  guest.wasm\n")
+    assert making.ready_guest() == b"ready"
+
+
+def test_without_a_compiler_a_wheel_gets_no_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CapsuleError, match="no C compiler 'cc'"):
+        making.make_guest(need_compiler=True)
+
+
+def test_another_componentize_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "COMPONENTIZE", "0.1.0")
+    with pytest.raises(CapsuleError, match=r"componentize-py 0\.1\.0, and here it is"):
+        making.make_guest()
 
 
 def test_sources_that_are_missing_are_told(sources: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003 (Typer reads it)
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from ...sandbox.guest import write_prebuilt
-from ...sandbox.health import examine
+from ...sandbox.health import examine, make_and_compare
 from ..output import err, out, print_json
 from .panels import TASKS
 
@@ -23,14 +23,19 @@ def register(app: typer.Typer) -> None:
 def doctor(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
-    prebuild: Annotated[
-        bool, typer.Option("--prebuild", help="Make the guest for a wheel, beside its sources.", hidden=True)
-    ] = False,
+    guest: Annotated[
+        Path | None,
+        typer.Option(
+            "--make-guest",
+            metavar="FILE",
+            help="Make the sandbox's Python into FILE, too, and compare its digest with the recorded one.",
+        ),
+    ] = None,
 ) -> None:
     """Say whether tasks can run on this machine. The first time this prepares the sandbox (about 20 s)."""
-    if prebuild:
-        out().print(write_prebuilt(), markup=False)
     checks = examine(lambda text: err().print(text, markup=False))
+    if guest is not None:
+        checks.append(make_and_compare(guest))
     if as_json:
         rows = [check._asdict() for check in checks]
         print_json({"schema_version": "capsule.doctor.v1", "checks": rows})

@@ -1,0 +1,93 @@
+"""Makes the guest from pinned inputs: where there is a C compiler, the same bytes each time and everywhere.
+
+`guest/steady.c` says what they would depend on. Their digest is recorded in `guest/guest.sha256`: so what one
+machine makes can be compared with what another one made, and with what a wheel brings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from ..runtime.errors import CapsuleError
+from ..runtime.process import run
+from . import guest
+
+RECORD = "guest.sha256"
+"""The name of the file with the digest, beside the sources. Format: that of `sha256sum`."""
+
+_COMPONENTIZE = "import sys; from componentize_py import script; sys.exit(script())"
+_STEADY = "steady.c"
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+_SECONDS = 900
+
+
+def recorded_digest() -> str:
+    """Return the SHA-256 that the guest has, in hexadecimal, as it is recorded."""
+    return Path(guest.sources(), RECORD).read_text().split()[0]
+
+
+def ready_guest() -> bytes:
+    """Return the guest that came with the package, else one that is made now (10 s and more).
+
+    Raises:
+        CapsuleError: The one that came isn't the recorded one; or componentize-py isn't installed in the
+            version that is pinned, or failed.
+    """
+    ready = Path(guest.sources(), guest.PREBUILT)
+    if not ready.is_file():
+        return make_guest()
+    wasm = ready.read_bytes()
+    if hashlib.sha256(wasm).hexdigest() != recorded_digest():
+        raise CapsuleError(
+            f"{ready} isn't the guest that its digest names.", hint="Install capsule-build again."
+        )
+    return wasm
+
+
+def make_guest(*, need_compiler: bool = False) -> bytes:
+    """Make the guest from its sources.
+
+    Args:
+        need_compiler: Whether it is an error that there is no C compiler. Without one the guest works as
+            well, but has other bytes each time.
+
+    Raises:
+        CapsuleError: componentize-py isn't installed in the version that is pinned, or failed; or there is no
+            compiler.
+    """
+    try:
+        version = importlib.metadata.version("componentize-py")
+    except importlib.metadata.PackageNotFoundError:
+        version = "not installed"
+    if version != guest.COMPONENTIZE:
+        raise CapsuleError(
+            f"The guest is made by componentize-py {guest.COMPONENTIZE}, and here it is {version}.",
+            hint=f"pip install componentize-py=={guest.COMPONENTIZE}",
+        )
+    compiler = shutil.which("cc")
+    if compiler is None and need_compiler:
+        raise CapsuleError(
+            "There is no C compiler 'cc', without which the guest's bytes would differ each time.",
+            hint="Debian: apt-get install gcc libc6-dev",
+        )
+    with tempfile.TemporaryDirectory() as work:
+        source, output, steady = (Path(work, name) for name in ("source", "guest.wasm", "steady.so"))
+        for name, content in sorted(guest.files().items()):
+            # The guest sees what lies in its folder: nothing but its own.
+            path = (Path(work) if name == _STEADY else source) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        # Without PATH and VIRTUAL_ENV: it would add the packages of a Python that it finds to the guest.
+        environment = {"PATH": "", "HOME": work, "TMPDIR": work}
+        if compiler is not None:
+            run([compiler, *_FLAGS, "-o", str(steady), str(Path(work, _STEADY))])
+            environment["LD_PRELOAD"] = str(steady)
+        words = ["-d", "task.wit", "-w", "guest", "componentize", "capsule_guest"]
+        words += ["-p", ".", "-o", str(output)]
+        run([sys.executable, "-c", _COMPONENTIZE, *words], env=environment, cwd=source, timeout=_SECONDS)
+        return output.read_bytes()

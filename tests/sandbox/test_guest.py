@@ -1,0 +1,84 @@
+"""The guest's bytes: the same wherever they are made, and in the wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from capsule_build.runtime.process import run
+from capsule_build.sandbox import guest, making
+from capsule_build.sandbox.machine import guest_key
+from capsule_build.sandbox.running import machine
+from capsule_build.sandbox.store import Store
+
+if TYPE_CHECKING:
+    from .tasks import Bench
+
+TOP = Path(guest.sources()).parent
+
+
+def test_the_guest_that_tasks_run_in_is_the_recorded_one() -> None:
+    """Whatever folder and time the tests' own one was made in."""
+    machine(lambda _text: None)
+    assert Store().made_from(guest_key()) == making.recorded_digest()
+
+
+def test_the_guest_has_the_same_bytes_wherever_it_is_made(bench: Bench) -> None:
+    """In memory, whose folders list their entries in another order, and under a name of another length."""
+    memory = Path("/dev/shm", f"capsule-build-tests-{os.getpid()}", "x" * 40)
+    memory.mkdir(parents=True)
+    try:
+        said = bench.command(
+            "doctor", "--json", "--make-guest", "made.wasm", env={"TMPDIR": str(memory), "TZ": "Asia/Tokyo"}
+        )
+    finally:
+        shutil.rmtree(memory.parent)
+    made = json.loads(said.stdout)["checks"][-1]
+    assert (made["name"], made["status"]) == ("made", "ok")
+    digest = hashlib.sha256((bench.folder / "made.wasm").read_bytes()).hexdigest()
+    assert digest == making.recorded_digest()
+    assert digest in made["found"]
+
+
+def test_a_guest_of_other_sources_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from capsule_build.sandbox import health
+
+    monkeypatch.setattr(health, "make_guest", lambda: b"other")
+    made = health.make_and_compare(bench.folder / "made.wasm")
+    assert made.status == "fail"
+    assert making.recorded_digest() in made.found
+    assert "were changed" in str(made.advice)
+    monkeypatch.setenv("PATH", "")
+    assert "without a C compiler" in str(health.make_and_compare(bench.folder / "made.wasm").advice)
+    assert "can't be written" in health.make_and_compare(bench.folder / "no" / "made.wasm").found
+
+
+@pytest.mark.soak
+@pytest.mark.network
+def test_a_wheel_has_the_guest_ready(bench: Bench) -> None:
+    """Installed where there is no componentize-py and no compiler, tasks run, and it is the recorded one."""
+    wheels, environment = bench.folder / "wheels", bench.folder / "environment"
+    run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(TOP)], timeout=900)
+    (wheel,) = wheels.iterdir()
+    assert wheel.stat().st_size < 20_000_000
+    venv.create(environment, with_pip=True)
+    run([str(environment / "bin" / "pip"), "install", "-q", str(wheel)], timeout=900)
+    there = run([str(environment / "bin" / "pip"), "list", "--format=freeze"]).text
+    assert "wasmtime" in there
+    assert "componentize" not in there
+    bench.write("file.py", "def main(*args):\n    return list(args)\n")
+    alone = {"PATH": "", "HOME": str(bench.folder), "CAPSULE_CACHE_DIR": str(bench.folder / "cache")}
+    program = str(environment / "bin" / "capsule")
+    ran = run([program, "run", "--json", "file.py", "a"], cwd=bench.folder, env=alone)
+    assert json.loads(ran.stdout)["result"] == ["a"]
+    checks = json.loads(run([program, "doctor", "--json"], cwd=bench.folder, env=alone, check=False).stdout)
+    found = {check["name"]: check["found"] for check in checks["checks"]}
+    assert "Its WebAssembly is the recorded one." in found["guest"]
