@@ -145,12 +145,15 @@ def _run(
     except CommandError:
         return Outcome(shown, None, "")
     is_late = bool(before) and result.code == _TIME_IS_OVER and time.monotonic() - begun >= timeout
-    said = "\n".join(
-        text
-        for text in (
-            result.error_text.strip()[-_STDERR_CHARACTERS:],
-            result.text.strip()[-_STDOUT_CHARACTERS:],
-        )
-        if text
-    )
+    texts = (_end(result.error_text, _STDERR_CHARACTERS), _end(result.text, _STDOUT_CHARACTERS))
+    said = "\n".join(text for text in texts if text)
     return Outcome(shown, None if is_late else result.code, said)
+
+
+def _end(text: str, characters: int) -> str:
+    """Return the last lines of a text, about as many characters as are wanted."""
+    text = text.strip()
+    if len(text) <= characters:
+        return text
+    end = text[-characters:]
+    return f"[...]\n{end.partition(chr(10))[2] or end}"

@@ -40,7 +40,7 @@ _MANAGERS: Final = ("npm", "npx", "node", "pip", "python", "python3", "uv", "uvx
 _OPENHANDS: Final = "pip install openhands-sdk=={0} openhands-tools=={0}"
 _OPENHANDS_CHECK: Final = ("python", "-c", "import openhands.sdk, openhands.tools")
 _VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE: Final = re.compile(r"[^=\0]+")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _WORD_PARTS: Final = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|[();<>|&$`]", re.DOTALL)
 _EXPANSIONS: Final = re.compile(r"(?:\\.|[^$`\\])*([$`])", re.DOTALL)

@@ -1,9 +1,8 @@
-"""Real harnesses, from this machine's package registries, in images that know nothing of Python."""
+"""A project that one command installs, from this machine's package registries. Agents: test_agents.py."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.timeout(1200)]
 
 SETUP: Final = "/tmp/agentcompass-capsule-setups/of-test"
-OPENHANDS: Final = ("openhands-sdk==1.23.0", "openhands-tools==1.23.0")
 _NAMES: Final = ("/etc/resolv.conf", "/etc/hosts")
 _INSTALL_SECONDS: Final = 900.0
-_IMPORT: Final = "import openhands.sdk, openhands.tools, sys; print(openhands.sdk.__file__, sys.executable)"
 
 
 @pytest.fixture(scope="module")
@@ -58,83 +55,6 @@ def registries() -> tuple[dict[str, str], tuple[Bind, ...]]:
     ]
     binds = tuple((path, path, "ro") for path in kept if Path(path).exists() and not path.startswith("/root"))
     return variables, binds  # type: ignore[return-value]  # "ro" is one of the two
-
-
-def test_openhands_installs_into_a_bare_image_and_imports_sealed_there_and_in_an_old_debian(
-    request: pytest.FixtureRequest,
-    python_capsules: PythonCapsules,
-    registries: tuple[dict[str, str], tuple[Bind, ...]],
-    tmp_path: Path,
-) -> None:
-    variables, binds = registries
-    installed = tmp_path / "installed"
-    installed.mkdir()
-    bare = _place(request, python_capsules, "glibc", "podman", "bare")
-    install = f"{{root}}/bin/capsule-exec --setup-root {SETUP} -- pip install {' '.join(OPENHANDS)} >&2"
-    outcome = bare.shell(
-        install,
-        env=variables,
-        network="host",
-        binds=(*binds, (str(installed), SETUP, "rw")),
-        timeout=_INSTALL_SECONDS,
-    )
-    assert outcome.code == 0, said(outcome)[-4000:]
-    unsealed = tmp_path / "unsealed"
-    shutil.copytree(installed, unsealed, symlinks=True, ignore=shutil.ignore_patterns(".cache"))
-    _seal_and_import(bare, installed)
-    _seal_and_import(_place(request, python_capsules, "glibc", "docker", "bullseye"), unsealed)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("engine", ["podman", "docker"])
-@pytest.mark.parametrize("kind", ["bare", "bullseye", "bookworm", "trixie", "musl"])
-def test_openhands_installs_and_imports_in_every_image(
-    request: pytest.FixtureRequest,
-    python_capsules: PythonCapsules,
-    registries: tuple[dict[str, str], tuple[Bind, ...]],
-    engine: str,
-    kind: str,
-) -> None:
-    variables, binds = registries
-    where = _place(request, python_capsules, "glibc", engine, kind)
-    script = f"""
-        {{root}}/bin/capsule-exec --setup-root {SETUP} -- pip install {" ".join(OPENHANDS)} >&2
-        {{root}}/bin/seal-tree {SETUP} >&2
-        PATH=/nonexistent {SETUP}/bin/python -c '{_IMPORT}'
-    """
-    outcome = where.shell(script, env=variables, network="host", binds=binds, timeout=_INSTALL_SECONDS)
-    assert outcome.code == 0, said(outcome)[-4000:]
-    assert outcome.stdout.decode().split()[-1] == f"{SETUP}/bin/python"
-
-
-def _seal_and_import(where: PythonPlace, setup: Path) -> None:
-    script = f"""
-        {{root}}/bin/seal-tree {SETUP} >&2
-        PATH=/nonexistent {SETUP}/bin/python -c '{_IMPORT}'
-    """
-    outcome = where.shell(script, binds=((str(setup), SETUP, "rw"),), timeout=_INSTALL_SECONDS)
-    assert outcome.code == 0, said(outcome)[-4000:]
-    assert outcome.stdout.decode().split() == [
-        f"{SETUP}/lib/python{where.made.series}/site-packages/openhands/sdk/__init__.py",
-        f"{SETUP}/bin/python",
-    ]
-
-
-def test_hermes_starts_by_its_official_entry_point(
-    request: pytest.FixtureRequest,
-    python_capsules: PythonCapsules,
-    registries: tuple[dict[str, str], tuple[Bind, ...]],
-) -> None:
-    variables, binds = registries
-    where = _place(request, python_capsules, "both", "docker", "bare")
-    script = f"""
-        {{root}}/bin/capsule-exec --setup-root {SETUP} -- uv pip install hermes-agent==0.19.0 >&2
-        {{root}}/bin/seal-tree {SETUP} >&2
-        HOME=/tmp PATH=/nonexistent {SETUP}/bin/hermes --version
-    """
-    outcome = where.shell(script, env=variables, network="host", binds=binds, timeout=_INSTALL_SECONDS)
-    assert outcome.code == 0, said(outcome)[-4000:]
-    assert "0.19.0" in outcome.stdout.decode().splitlines()[0]
 
 
 def test_one_command_installs_a_project_that_needs_uv_python_and_npx(

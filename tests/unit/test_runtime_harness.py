@@ -99,7 +99,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
     (without(install_timeout=0), "not more than 0 seconds"),
     (without(check_timeout=True), "not a number of seconds"),
     (without(check_timeout="5"), "not a number of seconds"),
-    (without(install_env={"A-B": "1"}), "no name of a variable"),
+    (without(install_env={"A=B": "1"}), "no name of a variable"),
     (without(install_env={"A": 1}), "not an object of texts"),
     (without(wheelhouse="nothing-here"), "which is not there"),
     (without(upload="nothing-here"), "which is not there"),
