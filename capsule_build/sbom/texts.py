@@ -99,15 +99,16 @@ def own_texts(folder: Path) -> list[str]:
 
 def _own_texts(tree: Path, part: Part) -> dict[str, bytes]:
     """Return the texts that lie beside a component's code; copies of it mostly have the same ones."""
-    found: dict[str, bytes] = {}
+    # No two names in a bundle differ by case alone.
+    found: dict[str, tuple[str, bytes]] = {}
     for name, path in part.texts:
         text = (tree / path).read_bytes()
         free, number = name, 1
-        while found.get(free, text) != text:
+        while found.get(free.casefold(), (free, text))[1] != text:
             number += 1
             free = f"{name}.{number}"
-        found[free] = text
-    return found
+        found.setdefault(free.casefold(), (free, text))
+    return dict(found.values())
 
 
 def _add_from_list(folder: Path, part: Part, known: LicenceList | None) -> None:

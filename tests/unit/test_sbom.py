@@ -211,6 +211,7 @@ def test_copies_of_one_package_are_one_component_with_several_places(world: fake
     for place, package in ((places[0], copy), (places[1], copy), (f"{MODULES}/@s/leaf", older)):
         fakes.write_tree(tree(world), {f"{place}/{name}": data for name, data in package.items()})
     # A copy whose text differs keeps its own.
+    (tree(world) / places[0] / "LICENCE.md").rename(tree(world) / places[0] / "Licence.md")
     (tree(world) / places[1] / "LICENCE.md").write_bytes(b"another text")
     data = sbom(world)
     check_sbom(data)
@@ -219,7 +220,7 @@ def test_copies_of_one_package_are_one_component_with_several_places(world: fake
     assert entry["licenses"] == [{"expression": "MIT OR Apache-2.0"}]
     assert [name for name in files(entry) if name.startswith("share")] == [
         "share/licenses/npm/leaf@1.0.0/LICENCE.md",
-        "share/licenses/npm/leaf@1.0.0/LICENCE.md.2",
+        "share/licenses/npm/leaf@1.0.0/Licence.md.2",
     ]
     assert "pkg:npm/leaf@0.9.0" in components(data)
 
