@@ -168,7 +168,7 @@ class Target:
         missing = [name for name in NEEDED if name not in self.commands]
         if missing:
             raise TargetError(
-                f"{self.name}: the commands {', '.join(missing)} are missing, which installing needs.",
+                f"{self.name}: commands that installing needs are missing: {', '.join(missing)}.",
                 hint="A static busybox in its PATH has them all.",
             )
 

@@ -304,6 +304,15 @@ def test_an_image_without_a_shell(running: Containers, small: Small, busybox: Pa
     assert "one static busybox is enough" in str(caught.value)
 
 
+def test_an_image_with_a_shell_but_no_mv(running: Containers, small: Small) -> None:
+    environment = open_environment(running.start("bookworm"))
+    environment.run(["/bin/rm", "/bin/mv"])
+    with pytest.raises(TargetError, match="commands that installing needs are missing: mv") as caught:
+        small.install(environment)
+    assert "static busybox" in str(caught.value)
+    assert entries(environment) == []
+
+
 def test_an_image_for_other_machines(
     running: Containers, small: Small, busybox: Path, tmp_path: Path
 ) -> None:

@@ -178,7 +178,7 @@ def test_a_tmp_that_can_be_made_is_no_obstacle() -> None:
 
 def test_missing_commands_count_only_where_they_are_needed() -> None:
     probe(Canned(command=[])).check()
-    with pytest.raises(TargetError, match="the commands cat, chmod, ln, ls, mkdir, mv, rm, sync are missing"):
+    with pytest.raises(TargetError, match="are missing: cat, chmod, ln, ls, mkdir, mv, rm, sync"):
         probe(Remote(Canned(command=[]))).check()
 
 
