@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import jwt
 from cryptography import x509
@@ -62,7 +63,8 @@ class Instance:
         self.ending = threading.Event()
         self.ct_log = LogKey()
         self._fulcio = Authority("fulcio")
-        self._v1, self._v2 = Tree("rekor.v1.example"), Tree("rekor.v2.example")
+        # Checkpoints are signed by a name that is a part of the log's URL.
+        self._v1, self._v2 = Tree(urlsplit(url).netloc), Tree(urlsplit(url).netloc)
         self._timestamps = Timestamps()
 
     def trusted_root(self) -> dict[str, object]:
