@@ -128,7 +128,7 @@ def plan_reproduction(
         plan,
         theirs,
         differences=tuple(_differences(plan, templates, facts)),
-        moved=tuple(pin.label for pin in facts.pins if own.get(pin.key) != pin.sha256),
+        moved=tuple(dict.fromkeys(pin.label for pin in facts.pins if own.get(pin.key) != pin.sha256)),
     )
 
 
