@@ -225,7 +225,9 @@ def _try(
         if caller is not None:
             caller.instance.child = None
     if caller is not None and context.shared_compute:
-        caller.instance.set_fuel(max(0, caller.instance.fuel_left() - outcome.fuel))
+        # Of an instance that was stopped where it was, it isn't known how much it used: all that it had.
+        used = fuel if outcome.kind in ("timeout", "cancelled") else outcome.fuel
+        caller.instance.set_fuel(max(0, caller.instance.fuel_left() - used))
     result, error_ = _read(policy, fuel, outcome)
     return result, error_, outcome
 
