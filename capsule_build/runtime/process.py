@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _TAIL_BYTES = 4000
 """How much of a failing program's output an error repeats."""
 
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that would end this process, and that an attached program gets instead."""
+
 
 class ProgramMissingError(CapsuleError):
     """The program to start is not installed."""
@@ -139,15 +142,26 @@ def attach(argv: Sequence[str]) -> int:
     Raises:
         ProgramMissingError: The program isn't there.
     """
+    held: list[int] = []
+    child: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: object) -> None:
+        if child is None:
+            held.append(number)
+        else:
+            child.send_signal(number)
+
+    # Before the program starts, so that none is lost. They are functions, since the program would inherit
+    # that a signal is ignored.
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        process = subprocess.Popen(list(argv))
+        child = subprocess.Popen(list(argv))
+        for number in held:
+            child.send_signal(number)
+        code = child.wait()
     except OSError as error:
         raise ProgramMissingError(f"'{argv[0]}' can't be started: {error.strerror}.") from error
-    passed = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    before = {number: signal.signal(number, lambda got, _: process.send_signal(got)) for number in passed}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = process.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

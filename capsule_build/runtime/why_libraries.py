@@ -61,9 +61,10 @@ def closure_of(program: Loaded, search: Search, view: View) -> Closure:
     return found
 
 
-def libc_of(elf: Elf) -> str | None:
+def libc_of(elf: Elf, path: str) -> str | None:
     """Return the C library that a library asks for, or is: `glibc`, `musl`; `None`: it doesn't say."""
-    wanted = {*elf.needed, *elf.versions, elf.soname or ""}
+    # musl itself has no SONAME everywhere: there only its file's name tells.
+    wanted = {*elf.needed, *elf.versions, elf.soname or path.rpartition("/")[2]}
     if any(name.startswith(("libc.so.6", "ld-linux", "libm.so.6", "libpthread.so.0")) for name in wanted):
         return "glibc"
     if any(name.startswith(("libc.musl-", "ld-musl-")) or name == "libc.so" for name in wanted):
@@ -116,7 +117,7 @@ def _missing(name: str, asker: Loaded, places: list[Candidate], program: Loaded)
 
 def _foreign(library: Loaded, search: Search) -> list[Problem]:
     """Return the problem of a library of the other C library that a variable brought into a process."""
-    libc = libc_of(library.elf)
+    libc = libc_of(library.elf, library.path)
     if libc in (None, search.libc) or library.how not in (_PRELOAD, "LD_LIBRARY_PATH"):
         return []
     return [

@@ -146,7 +146,7 @@ def test_programs_that_cant_start_are_explained_in_an_old_image(running: Contain
     assert any("'libexpat.so.1'" in message and "/lib/x86_64-linux-gnu" in message for message in missing)
     versions = [item["message"] for item in told["problems"] if item["kind"] == "version-missing"]
     assert any("of '/lib/x86_64-linux-gnu/libc.so.6', which hasn't it" in message for message in versions)
-    assert all("its newest is GLIBC_2.31" in message for message in versions)
+    assert any("its newest is GLIBC_2.31" in message for message in versions)
     assert any(item["path"].endswith("/libc.so.6") for item in told["libraries"])
     assert "capsule setup" in told["next_steps"][0]
     fine = capsule_json("why", "/bin/cat", env)

@@ -15,8 +15,10 @@ import pytest
 from capsule_build.cli.capsule import app
 from capsule_build.cli.capsule.targets import default_data_dir
 from capsule_build.resources import registry_lock
+from capsule_build.runtime.health import examine
 from capsule_build.runtime.platforms import Platform
 from capsule_build.runtime.registry import load_registry
+from capsule_build.runtime.store import Store
 from tests.targets import TAG, Rerooted, host_libc, make_tmp, registry_of, remove_read_only, small, stored
 
 if TYPE_CHECKING:
@@ -260,7 +262,7 @@ def test_an_attached_program_has_this_ones_streams_and_status() -> None:
 
 
 def test_an_attached_program_decides_about_signals() -> None:
-    script = "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    script = "trap 'echo got; exit 5' TERM; echo ready; for i in $(seq 400); do sleep 0.05; done"
     command = [sys.executable, "-c", ATTACH, "/bin/sh", "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -275,3 +277,27 @@ def test_a_platform_that_the_lock_lacks_is_wrong_usage(world: World, capsule: Ca
     other = {"x86_64": "aarch64", "aarch64": "x86_64"}[Platform.parse(world.platform).architecture]
     ran = capsule("fetch", TAG, "--platform", f"linux-{other}-glibc", *world.options)
     assert (ran.code, world.platform in ran.err) == (2, True)
+
+
+def test_doctor_looks_at_what_capsules_need(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "docker").write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
+    (tools / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    found = {check.name: check for check in examine(world.lock, Store(world.data))}
+    assert {name: check.status for name, check in found.items()} == {
+        "docker": "warn",
+        "podman": "warn",
+        "registry lock": "ok",
+        "store": "ok",
+    }
+    assert "Cannot connect" in found["docker"].found
+    assert "isn't installed" in found["podman"].found
+    assert TAG in found["registry lock"].found
+    (tools / "docker").write_text("#!/bin/sh\necho 20.10.24\n")
+    found = {check.name: check for check in examine(tmp_path / "none", Store(tmp_path / "new/data"))}
+    assert (found["docker"].status, "Docker 20.10.24" in found["docker"].found) == ("ok", True)
+    assert (found["registry lock"].status, found["store"].status) == ("fail", "ok")

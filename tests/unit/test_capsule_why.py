@@ -344,6 +344,13 @@ def test_a_library_of_the_other_libc_in_a_variable_is_named(
     assert f"Unset {variable}" in (found.problems[0].hint or "")
 
 
+def test_musl_itself_is_known_by_its_files_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, "/lib/libc.musl-x86_64.so.1", make_elf(ElfSpec()))
+    write(root, "/program", glibc())
+    monkeypatch.setenv("LD_PRELOAD", "libc.musl-x86_64.so.1")
+    assert kinds(explain(root)) == ["other-libc"]
+
+
 def test_a_preloaded_file_that_isnt_there_is_only_a_note(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(root, "/program", glibc())
     monkeypatch.setenv("LD_PRELOAD", "/nothing.so")

@@ -1,4 +1,4 @@
-"""`capsule doctor`: whether tasks can run here; the first time it gets the sandbox ready."""
+"""`capsule doctor`: whether capsules can be installed from here, and tasks run; gets the sandbox ready."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ...sandbox.health import examine, make_and_compare
+from ...runtime import health
+from ...sandbox.health import Check, examine, make_and_compare
 from ..output import err, out, print_json
-from .panels import TASKS
+from .panels import MACHINE
+from .targets import DataDir, LockOption, lock_path, open_store
 
-_MARKS = {"ok": "[green]ok  [/]", "fail": "[red]fail[/]"}
+_MARKS = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("doctor", rich_help_panel=TASKS)(doctor)
+    app.command("doctor", rich_help_panel=MACHINE)(doctor)
 
 
 def doctor(
     *,
+    lock: LockOption = None,
+    data_dir: DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
     guest: Annotated[
         Path | None,
@@ -32,8 +36,9 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Say whether tasks can run on this machine. The first time this prepares the sandbox (about 20 s)."""
-    checks = examine(lambda text: err().print(text, markup=False))
+    """Say what works on this machine. The first time this prepares the sandbox (about 20 s)."""
+    checks: list[health.Check | Check] = [*health.examine(lock_path(lock), open_store(data_dir))]
+    checks += examine(lambda text: err().print(text, markup=False))
     if guest is not None:
         checks.append(make_and_compare(guest))
     if as_json:
