@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 VERSION = "0.8.10"
 
 _OURS = Path(sys.executable).with_name("capsule")
+# A user has its modules compiled, as pip leaves them.
+_NOT_A_USERS = ("VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 _WARM_PER_RUN = 10
 _COLD_RUNS = 2
 _HELLO = """from capsule import task
@@ -107,7 +109,7 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 def _run(program: Path, folder: Path, *words: str) -> Result:
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    environment = {key: value for key, value in os.environ.items() if key not in _NOT_A_USERS}
     return run([str(program), *words], cwd=folder, env={**environment, "PATH": path}, timeout=600)
 
 

@@ -58,5 +58,7 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     echo "Setting up .venv"
     [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+    # As pip does it for what isn't editable: 'capsule run' takes less time than compiling its modules.
+    .venv/bin/python -m compileall -q capsule_build capsule
     touch "$stamp"
 fi
