@@ -59,6 +59,6 @@ bench: setup-tests ## Measure, side by side with what a user would do instead
 	$(PYTHON) -m benchmarks
 
 .PHONY: lock
-lock: setup ## Build everything and regenerate registry.lock.json
-	$(CAPSULE_BUILD) all
+lock: setup ## Build what is missing (RECIPES=node24 for some) and regenerate registry.lock.json
+	$(CAPSULE_BUILD) release $(or $(RECIPES),--all) --no-sign
 	$(CAPSULE_BUILD) lock
