@@ -29,6 +29,7 @@ from .protocol import (
     EngineDownError,
     EngineForbiddenError,
     EngineInfo,
+    EngineMissingError,
     EngineTooOldError,
     EngineUnfitError,
     ImageError,
@@ -62,8 +63,10 @@ _DOCKER_FORMAT: Final = "application/vnd.docker.distribution.manifest.v2+json"
 class PodmanEngine:
     """A Podman service that answered.
 
-    It is where CONTAINER_HOST says; else the system's or the user's own where one answers; else it is
-    started for this object, and ended by `close`.
+    It is where CONTAINER_HOST says. Else it is started for this object, and ended by `close`, also where the
+    system or the user runs one: a service of its own can be ended with a build, and Podman 4.3's doesn't
+    outlive a caller that hangs up in the middle of one. Where Podman itself isn't installed, a service that
+    answers all the same (its socket may be mounted) is used.
 
     Raises:
         EngineMissingError: Podman isn't installed.
@@ -78,16 +81,22 @@ class PodmanEngine:
         given = os.environ.get("CONTAINER_HOST")
         with contextlib.ExitStack() as opened:
             self._service: PodmanService | None = None
-            address = given or running_service()
-            if address is None:
-                self._service = PodmanService()
-                opened.callback(self._service.stop)
-                address = self._service.address
-            self._address = address
+            self._address = given or self._own_or_running(opened)
             self._api = self._connect(given)
             opened.callback(self._api.close)
             self._said = self._introduce(given)
             self._opened = opened.pop_all()
+
+    def _own_or_running(self, opened: contextlib.ExitStack) -> str:
+        try:
+            self._service = PodmanService()
+        except EngineMissingError:
+            address = running_service()
+            if address is None:
+                raise
+            return address
+        opened.callback(self._service.stop)
+        return self._service.address
 
     def _connect(self, given: str | None) -> PodmanApi:
         try:
@@ -154,8 +163,8 @@ class PodmanEngine:
     ) -> str:
         """See `Engine.build`.
 
-        A service that was running already goes on with the step that an interrupt meets, and cleans up
-        behind that step; one that was started here is made to end it.
+        A service that was started here is made to end the step that an interrupt meets. One that others use
+        goes on with it, and cleans up behind it.
         """
         log = BuildLog(self.name, on_line)
         working = WorkingContainers(self.info())

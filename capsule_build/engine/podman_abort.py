@@ -94,6 +94,9 @@ def end_own(
 def end_foreign(answer: Answer, working: Working, remove: Callable[[str], None]) -> list[str]:
     """End a build in a service that others use too: its connection is broken off, and its containers go.
 
+    The step that runs gets some seconds to end by itself, for Podman 4.3's service may crash when its caller
+    hangs up before ("invalid memory address": the step's container is taken away from it).
+
     Args:
         answer: What is left of the build's answer.
         working: The containers of the build.
@@ -102,6 +105,7 @@ def end_foreign(answer: Answer, working: Working, remove: Callable[[str], None])
     Returns:
         The ids of containers that are still there, for a step that is running may hold one.
     """
+    answer.join(_FOREIGN_SECONDS)
     answer.break_off()
     end = time.monotonic() + _FOREIGN_SECONDS
     quiet_until = time.monotonic() + _QUIET_SECONDS

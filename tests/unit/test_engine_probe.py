@@ -208,6 +208,17 @@ def test_a_podman_that_is_not_installed_is_missing(tmp_path: Path, monkeypatch: 
         PodmanEngine()
 
 
+def test_a_service_that_runs_will_do_where_podman_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with answering(tmp_path / "s", 200, podman_info("4.3.1")) as address:
+        monkeypatch.setattr("capsule_build.engine.podman.running_service", lambda: address)
+        engine = PodmanEngine()
+        assert engine._address == address
+        engine.close()
+
+
 def test_a_service_that_ends_at_once_is_down_and_repeats_what_it_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
