@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .store import Store
     from .target import Target
     from .verifying import DifferenceError, verify
+    from .why import Explanation, explain
 
 _HOMES = {
     "archive": ("BundleInfo", "check_bundle"),
@@ -68,6 +69,7 @@ _HOMES = {
     "setup": ("SetUp", "set_up"),
     "store": ("Store",),
     "verifying": ("DifferenceError", "verify"),
+    "why": ("Explanation", "explain"),
 }
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "Downloader",
     "EngineError",
     "Environment",
+    "Explanation",
     "Harness",
     "InputError",
     "Installed",
@@ -107,6 +110,7 @@ __all__ = [
     "UsageError",
     "Variant",
     "check_bundle",
+    "explain",
     "install",
     "installed",
     "load_harness",

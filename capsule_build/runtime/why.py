@@ -99,7 +99,7 @@ class Explanation:
         }
 
 
-def why(path: str, environment: Environment) -> Explanation:
+def explain(path: str, environment: Environment) -> Explanation:
     """Explain why a program can't start.
 
     Args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ...runtime.why import why as explain
+from ...runtime.why import explain
 from ..output import out, print_json
 from .panels import CAPSULES
 from .targets import Json, User, Where, opened
