@@ -5,6 +5,7 @@ The writer here knows nothing of the reader under test: it packs a header's fiel
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zlib
@@ -158,6 +159,22 @@ class Bundle:
     def add(self, *entries: Entry) -> Bundle:
         self.members.extend(entries)
         return self
+
+    def listed(self) -> Bundle:
+        """Put an SBOM in the place of the one that is there: one that lists all files with their digests."""
+        files = [
+            {
+                "type": "file",
+                "name": member.name.decode(),
+                "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(member.content).hexdigest()}],
+            }
+            for member in self.members
+            if member.type == b"0" and member.name != b"share/sbom.cdx.json"
+        ]
+        components = SBOM["components"]
+        assert isinstance(components, list)
+        document = {**SBOM, "components": [{**components[0], "components": files}, *components[1:]]}
+        return self.replace("share/sbom.cdx.json", file("share/sbom.cdx.json", json.dumps(document).encode()))
 
     def tar(self) -> bytes:
         return tar(self.members)

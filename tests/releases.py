@@ -104,7 +104,7 @@ def lay(
         platform={"os": "linux", "architecture": "x86_64", "libc": libc},
         install_root=f"/tmp/agentcompass-capsules/node24-{version}-{platform}",
     )
-    data = bundles.small_bundle(document=document).add(bundles.file("share/zz-note", note)).data()
+    data = bundles.small_bundle(document=document).add(bundles.file("share/zz-note", note)).listed().data()
     outputs = Outputs(dist / (name or f"{tag}-{platform}.tar.gz"))
     written = json.dumps(record(outputs.bundle.name, data, document, tag, **changes)).encode()
     digest = hashlib.sha256(data).hexdigest()

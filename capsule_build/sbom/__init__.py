@@ -4,7 +4,7 @@ Format: https://cyclonedx.org/docs/1.6/json/. docs/sbom.md says what is in the d
 where the licence texts come from.
 """
 
-from .checks import check_sbom
+from .checks import check_files, check_sbom
 from .document import component_versions
 from .outer import outer_sbom
 from .own import FILE_NAME, NATIVE, native_version
@@ -13,6 +13,7 @@ from .tree import describe_tree
 __all__ = [
     "FILE_NAME",
     "NATIVE",
+    "check_files",
     "check_sbom",
     "component_versions",
     "describe_tree",

@@ -15,7 +15,7 @@ from . import spdx
 from .writing import read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _MAX_WORDS: Final = 300
 
@@ -34,6 +34,32 @@ def check_sbom(data: bytes) -> None:
     found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode())
     if found is not None:
         raise ContractError(f"The SBOM breaks CycloneDX's schema: {str(found)[:_MAX_WORDS]}")
+
+
+def check_files(sbom: bytes, digests: Mapping[str, str]) -> None:
+    """Hold the files that an SBOM lists against those of a bundle.
+
+    Args:
+        sbom: The SBOM.
+        digests: The SHA-256 of each regular file of the bundle but the SBOM itself, by its name.
+
+    Raises:
+        ContractError: A file isn't listed, is listed twice, isn't there, or has another digest.
+    """
+    listed: dict[str, object] = {}
+    for component in components_of(read_document(sbom)):
+        if component.get("type") == "file":
+            name = str(component.get("name"))
+            if name in listed:
+                raise ContractError(f"The SBOM lists the file {name!a} twice.")
+            listed[name] = component.get("hashes")
+    for name, digest in sorted(digests.items()):
+        if name not in listed:
+            raise ContractError(f"The SBOM doesn't list the file {name!a}.")
+        if listed[name] != [{"alg": "SHA-256", "content": digest}]:
+            raise ContractError(f"The SBOM lists the file {name!a} with another digest than {digest}.")
+    if absent := sorted(listed.keys() - digests.keys()):
+        raise ContractError(f"The SBOM lists the file {absent[0]!a}, which isn't in the bundle.")
 
 
 def check_document(document: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from capsule_build.runtime.errors import ContractError
-from capsule_build.sbom import check_sbom, outer_sbom
+from capsule_build.sbom import check_files, check_sbom, outer_sbom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,3 +126,29 @@ def test_a_bad_one_is_refused_for_its_own_reason(
 ) -> None:
     with pytest.raises(ContractError, match=said):
         check_sbom(changed(change))
+
+
+def listing(*names: str) -> bytes:
+    hashes = [{"alg": "SHA-256", "content": DIGEST}]
+    inner = [{"type": "file", "name": name, "hashes": hashes} for name in names]
+    return packed({**INNER, "components": [{**INNER["components"][0], "components": inner}]})
+
+
+def test_files_are_held_against_a_bundles() -> None:
+    check_files(listing("bin/a", "bin/b"), {"bin/a": DIGEST, "bin/b": DIGEST})
+
+
+@pytest.mark.parametrize(
+    ("names", "digests", "said"),
+    [
+        (("bin/a",), {"bin/a": DIGEST, "bin/b": DIGEST}, "doesn't list the file 'bin/b'"),
+        (("bin/a", "bin/a"), {"bin/a": DIGEST}, "lists the file 'bin/a' twice"),
+        (("bin/a",), {"bin/a": "cd" * 32}, "'bin/a' with another digest"),
+        (("bin/a", "bin/b"), {"bin/a": DIGEST}, "'bin/b', which isn't in the bundle"),
+    ],
+)
+def test_a_list_of_files_that_is_not_true_is_refused(
+    names: tuple[str, ...], digests: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ContractError, match=said):
+        check_files(listing(*names), digests)
