@@ -72,6 +72,7 @@ def make_sbom(plan: BuildPlan, parts: Sequence[Part], tree: Path) -> bytes:
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     _add_places(document, parts)
     _add_files(document, files)
+    document["metadata"]["authors"] = [{"name": SUPPLIER}]
     document["metadata"]["lifecycles"] = [{"phase": "build"}]
     document["compositions"] = _compositions(parts, str(root.bom_ref.value))
     # What packages say of themselves could be anything.
