@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .layout import CAPSULES
 from .why_view import Problem, Trail
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _USUAL_PATH: Final = "/bin:/usr/bin"
 _TRAMPOLINE: Final = re.compile(rb"\A[^\n]*\n'''exec' (?:\"(?P<quoted>[^\"\n]+)\"|(?P<plain>\S+)) \"\$0\"")
 """What pip, distlib and uv write where a path is too long, or has a blank, for a first line."""
 
+_AGAIN: Final = "Install the capsule again that it was sealed for."
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -97,6 +99,7 @@ def look_at_script(entry: Entry, head: bytes, view: View) -> Iterator[Problem | 
             path,
             f"The first line of '{path}' names the interpreter '{found.interpreter}'{what}. The system then "
             "says 'No such file or directory' of the script itself.",
+            hint=_AGAIN if found.interpreter.startswith(f"{CAPSULES}/") else None,
         )
         return
     yield Step(found.interpreter, trail, f"the first line of '{path}' names it")

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capsule_build.runtime import why_sealing
 from capsule_build.runtime.environment import Configured, Readable
 from capsule_build.runtime.errors import TargetError, UsageError
 from capsule_build.runtime.process import ProgramMissingError, Result
+from capsule_build.runtime.sealing import Left, SealReport
 from capsule_build.runtime.why import Explanation
 from capsule_build.runtime.why import explain as why
 from capsule_build.runtime.why_files import Surroundings, files_of
@@ -126,6 +128,11 @@ def explain(root: Path, path: str = "/program") -> Explanation:
 
 SCRIPTS = {
     "interpreter": (b"#!/no/such/python -x\n", "interpreter-missing", "'/no/such/python', which isn't there"),
+    "a capsule's": (
+        b"#!/tmp/agentcompass-capsules/gone/bin/node\n",
+        "interpreter-missing",
+        "Install the capsule again",
+    ),
     "env itself": (b"#!/no/env node\n", "interpreter-missing", "'/no/env'"),
     "a link": (b"#!/dangling\n", "interpreter-missing", "/dangling -> /nothing"),
     "command": (b"#!/usr/bin/env nod\n", "command-missing", "'nod', which isn't on PATH"),
@@ -458,3 +465,46 @@ def test_no_file_is_too_odd_to_be_explained(data: bytes) -> None:
         root = make_tmp(Path(folder) / "root")
         write(root, "/program", data)
         assert explain(root).problems
+
+
+LISTED = SealReport(
+    root="/s",
+    dry_run=True,
+    scanned=9,
+    already_sealed=1,
+    scripts=("/s/script",),
+    interpreters=("/s/program",),
+    rpaths=("/s/library",),
+    skipped=(Left("/s/static", "it is statically linked"),),
+    failures=(Left("/s/odd", "there is no room in it"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "head", "private", "state", "words"),
+    [
+        *(
+            (path, b"", None, "unsealed", "isn't sealed yet")
+            for path in ("/s/script", "/s/program", "/s/library")
+        ),
+        ("/s/static", b"\x7fELF", None, "left-alone", "it is statically linked"),
+        ("/s/odd", b"\x7fELF", None, "failed", "there is no room in it"),
+        ("/s/other", b"\x7fELF", "its loader is 'x'", "sealed", "its loader is 'x'"),
+        ("/s/other", b"#!/bin/sh\n", None, "untouched", "runs with the image's own"),
+        ("/s/other", b"text", None, "untouched", "no program"),
+    ],
+)
+def test_what_the_sealer_says_of_a_file_is_told(
+    path: str, head: bytes, private: str | None, state: str, words: str
+) -> None:
+    found, message = why_sealing._state(LISTED, path, head, private)
+    assert (found, words in message) == (state, True), message
+
+
+def test_a_setup_root_without_its_capsule_is_told(root: Path) -> None:
+    path = f"/tmp/agentcompass-capsule-setups/{'0' * 64}/bin/tool"
+    write(root, path, b"#!/no/such/node\n")
+    sealing = explain(root, path).sealing
+    assert sealing is not None
+    assert (sealing.state, sealing.setup_root) == ("unknown", path.removesuffix("/bin/tool"))
+    assert "isn't found there" in sealing.message
