@@ -6,6 +6,9 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from capsule_build.record import SCHEMA_VERSION
 from capsule_build.release.outputs import Outputs, digest_line
 from capsule_build.release.provenance import make_provenance
@@ -113,3 +116,17 @@ def lay(
     outputs.provenance.write_bytes(make_provenance(written))
     outputs.digest.write_bytes(digest_line(digest, outputs.bundle.name))
     return outputs.bundle, digest
+
+
+def write_keys(folder: Path) -> tuple[Path, Path]:
+    """Make a key to sign with; return the files of its private and its public half."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    key, public_key = folder / "key.pem", folder / "public.pem"
+    pem = serialization.Encoding.PEM
+    key.write_bytes(
+        private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    public_key.write_bytes(
+        private.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    return key, public_key

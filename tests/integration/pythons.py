@@ -153,7 +153,10 @@ class PythonCapsules:
         key = (name, engine)
         if key not in self._built:
             how = made(name)
-            path = self._folder / f"{name}-{engine}.tar.gz"
+            # Under the name that it has in dist/, so that a release can take it as it is.
+            dist = self._folder / engine
+            dist.mkdir(exist_ok=True)
+            path = dist / Path(cli_json("plan", how.recipe, *how.options)["output"]).name
             options = (*how.options, "--container-cli", engine, "--newer-pins")
             (said,) = cli_json(how.recipe, path, *options)["bundles"]
             self._built[key] = PythonCapsule(how, path, said["sha256"], said)

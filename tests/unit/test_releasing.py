@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from capsule_build.cli.definitions import load_definitions
 from capsule_build.engine.protocol import BuildError
@@ -40,6 +38,7 @@ from capsule_build.runtime.registry import load_registry
 from capsule_build.sbom.checks import check_document
 from capsule_build.sbom.writing import read_document
 from tests import fakes
+from tests.releases import write_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,6 +123,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crew:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
     monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
+    monkeypatch.setattr("capsule_build.release.selection.host_architecture", lambda: "x86_64")
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "pack.py").write_text("# decides the bytes\n")
     monkeypatch.setattr("capsule_build.record.package_dir", lambda: tmp_path / "code")
@@ -131,21 +131,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crew:
     monkeypatch.setattr(
         "capsule_build.release.signing.check_sbom", lambda data: check_document(read_document(data))
     )
-    private = ec.generate_private_key(ec.SECP256R1())
-    key, public_key = tmp_path / "key.pem", tmp_path / "public.pem"
-    key.write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    public_key.write_bytes(
-        private.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
-    return Crew(fakes.World(tmp_path), key, public_key)
+    return Crew(fakes.World(tmp_path), *write_keys(tmp_path))
 
 
 def everything(*bundles: str) -> list[str]:

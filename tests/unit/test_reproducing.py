@@ -32,6 +32,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
     monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
+    monkeypatch.setattr("capsule_build.release.reproducing.host_architecture", lambda: "x86_64")
     (tmp_path / "code").mkdir()
     monkeypatch.setattr("capsule_build.record.package_dir", lambda: tmp_path / "code")
     return fakes.World(tmp_path)
