@@ -14,7 +14,6 @@ import pytest
 from capsule_build.runtime import open_environment
 from capsule_build.runtime.process import Result, run
 from tests import images
-from tests.elves import ElfSpec, make_elf
 from tests.integration.capsules import COMMAND, changed_environment
 from tests.integration.test_runtime_containers import Containers, podman_limits, running
 from tests.targets import TAG, registry_of
@@ -188,13 +187,13 @@ def unpacked(kind: str, folder: Path) -> Path:
     ("engine", "variable"), [("docker", "LD_PRELOAD"), ("podman", "LD_LIBRARY_PATH")], indirect=["engine"]
 )
 def test_a_library_of_the_other_libc_in_the_configuration_is_named(
-    engine: Engine, running: Containers, variable: str, tmp_path: Path
+    engine: Engine, running: Containers, variable: str, capsules: Capsules, tmp_path: Path
 ) -> None:
     """A library for musl by a name that `ls` of Debian asks for; preloaded, it breaks the shell, too."""
     tree, bare = unpacked("bullseye", tmp_path / "tree"), unpacked("bare", tmp_path / "bare")
     other = tree / "opt/other/libselinux.so.1"
     other.parent.mkdir(parents=True)
-    other.write_bytes(make_elf(ElfSpec(soname=other.name, needed=("libc.musl-x86_64.so.1",))))
+    shutil.copy(capsules.tree("glibc") / "abi/musl/libgcc_s.so.1", other)
     shutil.copy(bare / "bin/busybox", tree / "opt/busybox")
     image = images.image_from_tree(engine, tree, "other-libc")
     value = "/opt/other/libselinux.so.1" if variable == "LD_PRELOAD" else "/opt/other"

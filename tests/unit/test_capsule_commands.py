@@ -109,6 +109,7 @@ def test_help_names_what_there_is(capsule: Callable[..., Ran], command: tuple[st
     [
         (("probe", "lxc:web"), 2, "'lxc:web' is not an environment"),
         (("probe", "docker:"), 2, "'docker:' is not an environment"),
+        (("probe", "local", "--user", "nobody"), 2, "--user is for containers"),
         (("install", "docker.io/x:1", "local"), 2, "is an OCI reference"),
         (("install", "node24-v9", "local"), 2, "There is no capsule 'node24-v9'"),
         (("tags", "--lock", "/no/such/lock"), 2, "'/no/such/lock' can't be read"),

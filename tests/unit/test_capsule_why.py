@@ -259,6 +259,18 @@ def cache(entries: Mapping[str, str]) -> bytes:
     return b"ld.so-1.7.0\0" + bytes(20) + header + table + strings
 
 
+@given(st.binary(max_size=120), st.integers(0, 2**32 - 1))
+def test_a_broken_cache_is_no_cache(data: bytes, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = make_tmp(Path(folder) / "root")
+        write(root, GLIBC, LOADER)
+        write(root, "/lib/x86_64-linux-gnu/libc.so.6", LIBC)
+        header = b"glibc-ld.so.cache1.1" + struct.pack("<I", count)
+        write(root, "/etc/ld.so.cache", header + data)
+        write(root, "/program", glibc("libmissing.so"))
+        assert kinds(explain(root)) == ["library-missing"]
+
+
 def test_glibcs_loader_is_followed_in_its_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = make_elf(ElfSpec(soname="x"))
     for name in ("rpath", "variable", "cached", "default"):

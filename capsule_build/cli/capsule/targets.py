@@ -10,6 +10,7 @@ import typer
 
 from ...resources import registry_lock
 from ...runtime.environments import open_environment
+from ...runtime.errors import UsageError
 from ...runtime.registry import load_registry
 from ...runtime.store import Store
 from ..output import err
@@ -80,7 +81,13 @@ def open_store(given: Path | None) -> Store:
 
 
 def opened(name: str, user: str | None = None) -> Environment:
-    """Return the environment of a name (see `open_environment`)."""
+    """Return the environment of a name (see `open_environment`).
+
+    Raises:
+        UsageError: It is no such name; or another user is asked for, and it isn't a container.
+    """
+    if user is not None and name == "local":
+        raise UsageError("--user is for containers: run this command as that user.")
     return open_environment(name, user=user)
 
 
