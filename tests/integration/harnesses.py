@@ -151,13 +151,14 @@ def start(
     stack: contextlib.ExitStack,
     *options: str,
     network: Literal["none", "host"] = "none",
+    command: tuple[str, ...] = FOREVER,
 ) -> Environment:
     """Start a container of one of `images.KINDS`; it is removed when the stack is closed."""
     name = f"capsule-setup-{uuid.uuid4().hex[:12]}"
     remove = [engine.name, "rm", "--force", *([] if engine.name == "docker" else ["--time=0"]), name]
     stack.callback(lambda: run(remove, check=False, timeout=120))
     begin = [engine.name, "run", "--detach", f"--network={network}", f"--name={name}"]
-    run([*begin, *options, images.image(engine, kind), *FOREVER], timeout=120)
+    run([*begin, *options, images.image(engine, kind), *command], timeout=120)
     return open_environment(f"{engine.name}:{name}")
 
 

@@ -1,7 +1,7 @@
 """Real agents, from their specifications in docs/harnesses to a program that runs by its absolute path.
 
-`make test` runs a diagonal of images and agents, `make matrix` all cells; then the table in docs/agents.md is
-written anew. The package managers' caches serve all cells, between runs too.
+`make test` runs a diagonal of images and agents, `make matrix` all cells, whose rows in the table of
+docs/agents.md are then written anew. The package managers' caches serve all cells, between runs too.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ __all__ = ["podman_limits", "registries"]
 
 DOCUMENTS: Final = Path(__file__).parents[2] / "docs"
 MARK: Final = "<!-- written by make matrix -->\n"
+HEADING: Final = """| image | engine | capsule | agent | sealed | what became of its program |
+| --- | --- | --- | --- | --- | --- |
+"""
 CACHES: Final = {
     "npm install -g": "npm install -g --cache=/caches/npm --prefer-offline",
     "uv pip install": "uv pip install --cache-dir=/caches/uv",
@@ -145,20 +148,22 @@ def ground(
 
 @pytest.fixture(scope="session")
 def rows() -> Iterator[dict[Cell, str]]:
-    """Collect what each cell found; when all are there the document's table is written."""
+    """Collect what each cell found, and put it into the document's table; other cells' rows stay."""
     found: dict[Cell, str] = {}
     yield found
-    if len(found) == len(MATRIX):
-        lines = [
-            "| image | engine | capsule | agent | sealed | what became of its program |",
-            "| --- | --- | --- | --- | --- | --- |",
-        ]
-        for cell in MATRIX:
-            agent = f"{cell.agent.name} {cell.agent.version}"
-            lines.append(f"| {cell.kind} | {cell.engine} | {cell.libc} | {agent} | {found[cell]} |")
-        document = DOCUMENTS / "agents.md"
-        head = document.read_text().partition(MARK)[0]
-        write_atomically(document, (head + MARK + "\n".join(lines) + "\n").encode())
+    document = DOCUMENTS / "agents.md"
+    head, _, table = document.read_text().partition(MARK)
+    lines = table.splitlines()
+    known = {row(cell): line for cell in MATRIX for line in lines if line.startswith(row(cell))}
+    known.update({row(cell): f"{row(cell)}{what} |" for cell, what in found.items()})
+    kept = [known[row(cell)] for cell in MATRIX if row(cell) in known]
+    write_atomically(document, (head + MARK + HEADING + "".join(f"{line}\n" for line in kept)).encode())
+
+
+def row(cell: Cell) -> str:
+    """Return how a cell's row of the table begins."""
+    agent = f"{cell.agent.name} {cell.agent.version}"
+    return f"| {cell.kind} | {cell.engine} | {cell.libc} | {agent} | "
 
 
 @pytest.mark.parametrize("cell", DIAGONAL, ids=str)

@@ -47,6 +47,8 @@ QUICKLY: Final = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "PIP_TIME
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toys")
+    # Another user in a container reads it, too.
+    folder.chmod(0o755)
     toy_package(folder, PROGRAM)
     toy_package(folder, PROGRAM, fetches=True)
     return folder
@@ -231,28 +233,23 @@ def test_two_setups_at_once_in_one_container_give_one(
 def test_variables_that_lead_astray_do_no_harm(
     docker_engine: Engine, stack: contextlib.ExitStack, toys: Path, glibc: Supply, tmp_path: Path
 ) -> None:
-    decoys, foreign = tmp_path / "decoys", tmp_path / "foreign"
-    for folder in (decoys, foreign):
-        folder.mkdir()
-    write_decoys(decoys, "glibc")
-    for decoy in decoys.iterdir():
+    write_decoys(tmp_path, "glibc")
+    for decoy in tmp_path.iterdir():
         # The image's own programs take their libc from there; what a capsule brings is what this is about.
         if decoy.name not in ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1"):
             decoy.unlink()
-    write_victim(foreign, "musl")
     variables = {
         "PATH": "",
         "HOME": "/proc",
         "LD_LIBRARY_PATH": "/decoys",
-        "LD_PRELOAD": "/foreign/libz.so.1",
         "PYTHONHOME": "/none",
         "PYTHONPATH": "/none",
         "NPM_CONFIG_PREFIX": "/usr/none",
         "PIP_TARGET": "/none",
     }
     options = [f"--env={name}={value}" for name, value in variables.items()]
-    volumes = [f"--volume={decoys}:/decoys:ro", f"--volume={foreign}:/foreign:ro"]
-    environment = start(docker_engine, "bullseye", stack, *with_toys(toys, *options, *volumes))
+    options += with_toys(toys, f"--volume={tmp_path}:/decoys:ro")
+    environment = start(docker_engine, "bullseye", stack, *options, command=("/bin/sleep", "infinity"))
     done = glibc.set_up(environment, NPM)
     assert environment.run([done.path, "--version"]).text == f"{VERSION}\n"
     assert environment.run(["/bin/sh", "-c", "[ -e /usr/none ]"]).code == 1
@@ -261,34 +258,30 @@ def test_variables_that_lead_astray_do_no_harm(
 
 
 def test_a_variable_that_breaks_a_harness_is_named(
-    podman_engine: Engine,
-    stack: contextlib.ExitStack,
-    toys: Path,
-    musl: Supply,
-    python: Supply,
-    tmp_path: Path,
+    podman_engine: Engine, stack: contextlib.ExitStack, toys: Path, glibc: Supply, tmp_path: Path
 ) -> None:
-    write_victim(tmp_path, "glibc")
-    toy_wheel(tmp_path)
-    options = with_toys(toys, f"--volume={tmp_path}:/foreign:ro")
-    environment = start(podman_engine, "musl", stack, *options)
+    write_victim(tmp_path, "musl")
+    environment = start(podman_engine, "bare", stack, *with_toys(toys, f"--volume={tmp_path}:/foreign:ro"))
     for name, value in (("NODE_OPTIONS", "--require=/none"), ("LD_PRELOAD", "/foreign/libz.so.1")):
         with pytest.raises(SetUpError, match="is installed, but doesn't work") as caught:
-            musl.set_up(With(environment, {name: value, "PYTHONHOME": "/none"}), NPM)
+            glibc.set_up(With(environment, {name: value, "PYTHONHOME": "/none"}), NPM)
         assert f"because of {name}='{value}'" in str(caught.value.hint)
-    assert musl.set_up(environment, NPM).is_new
+    assert glibc.set_up(environment, NPM).is_new
 
-    other = start(podman_engine, "bare", stack, *options)
-    local = {**PIP, "install_command": f"pip install --no-index --find-links /foreign {TOY}"}
-    for name in ("PYTHONHOME", "PYTHONPATH"):
-        with contextlib.suppress(SetUpError):
-            done = python.set_up(With(other, {name: "/none", "PIP_TARGET": "/none"}), local)
-            assert name == "PYTHONPATH"
-            continue
-        assert name == "PYTHONHOME"
-    variables, executable, module = json.loads(other.run([done.path]).stdout)
-    assert variables == variables_of(other, "bare")
-    assert executable == f"{done.setup_root}/bin/python"
+
+def test_a_python_harness_lives_in_the_setup_roots_venv(
+    podman_engine: Engine, stack: contextlib.ExitStack, python: Supply, tmp_path: Path
+) -> None:
+    toy_wheel(tmp_path)
+    local = {**PIP, "install_command": f"pip install --no-index --find-links /wheels {TOY}"}
+    environment = start(podman_engine, "bare", stack, f"--volume={tmp_path}:/wheels:ro")
+    with pytest.raises(SetUpError, match="No module named 'encodings'") as caught:
+        python.set_up(With(environment, {"PYTHONHOME": "/none", "PIP_TARGET": "/none"}), local)
+    assert "because of PYTHONHOME='/none'" in str(caught.value.hint)
+    done = python.set_up(With(environment, {"PYTHONPATH": "/none", "PIP_TARGET": "/none"}), local)
+    variables, executable, module = json.loads(environment.run([done.path]).stdout)
+    assert variables == variables_of(environment, "bare")
+    assert executable.startswith(f"{done.setup_root}/bin/python")
     assert module.startswith(f"{done.setup_root}/lib/python3.")
 
 
