@@ -417,6 +417,7 @@ def test_a_crowd_installs_into_one_container(running: Containers, small: Small, 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_soak_a_crowd_installs_into_one_container(running: Containers, small: Small, tmp_path: Path) -> None:
     options = {"kind": "install", "environment": running.start("bare")}
     crowd(tmp_path, small.registry, data=str(small.store.folder.parent), rounds=50, seconds=4.0, **options)
