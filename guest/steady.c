@@ -94,11 +94,12 @@ static long steady_statx(long folder, long path, long flags, long mask, struct s
 /* The entries of the folder that is being read. One at a time is: the guest waits for each answer. */
 static struct {
     int lock;
-    long handle;
+    dev_t device;
+    ino_t inode;
     size_t count, next;
     struct entry *entries[LISTING_ENTRIES];
     _Alignas(struct entry) unsigned char bytes[LISTING_BYTES];
-} listing = {.handle = -1};
+} listing;
 
 static long read_folder(long handle) {
     size_t used = 0;
@@ -123,17 +124,23 @@ static long read_folder(long handle) {
         }
         used += (size_t)got;
     }
-    listing.handle = handle;
     return 0;
 }
 
 static long next_entries(long handle, unsigned char *buffer, size_t size) {
-    if (listing.handle != handle) {
-        if (listing.handle != -1 && listing.next < listing.count)
+    struct stat folder;
+    if (fstat((int)handle, &folder) != 0)
+        return -errno;
+    if (listing.next < listing.count) {
+        if (folder.st_dev != listing.device || folder.st_ino != listing.inode)
             fail("two folders are read at once");
+    } else {
+        /* Another folder, or the end of this one, which the kernel knows. */
         long result = read_folder(handle);
         if (result < 0)
             return result;
+        listing.device = folder.st_dev;
+        listing.inode = folder.st_ino;
     }
     size_t used = 0;
     while (listing.next < listing.count) {
@@ -145,8 +152,6 @@ static long next_entries(long handle, unsigned char *buffer, size_t size) {
         memcpy(buffer + used, entry, entry->size);
         used += entry->size;
     }
-    if (used == 0)
-        listing.handle = -1;
     return (long)used;
 }
 

