@@ -107,6 +107,27 @@ class Packages:
 
 
 @dataclass(frozen=True)
+class Contained:
+    """What upstream linked into a component, where a file of the finished tree says which version.
+
+    Attributes:
+        name: Its name.
+        inside: The component.
+        license: Its licence, an SPDX expression; the text is among those of the component.
+        cpe: Its name in lists of vulnerabilities (CPE 2.3), in which `{version}` is replaced; may be empty.
+        version_file: The file in the bundle ...
+        version_pattern: ... where the groups of this pattern, joined by dots, are the version.
+    """
+
+    name: str
+    inside: str
+    license: str
+    cpe: str
+    version_file: str
+    version_pattern: str
+
+
+@dataclass(frozen=True)
 class SmokeCheck:
     """A tool, its arguments, and what it must print.
 
@@ -140,6 +161,7 @@ class Recipe:
     written: tuple[str, ...]
     tools: Mapping[str, str]
     packages: tuple[Packages, ...]
+    contained: tuple[Contained, ...]
     smoke: tuple[SmokeCheck, ...]
     path: Path
 
@@ -184,6 +206,7 @@ def load_recipe(path: Path) -> Recipe:
         written=components.strings("written", ()),
         tools=tools.all_strings(),
         packages=reader.each("packages", _packages),
+        contained=reader.each("contained", _contained),
         smoke=reader.each("smoke", _smoke),
         path=path,
     )
@@ -263,6 +286,11 @@ def _packages(table: _Table) -> Packages:
     return Packages(**plain, names=table.strings("names", ()))
 
 
+def _contained(table: _Table) -> Contained:
+    plain = table.all_strings("name", "inside", "license", "version_file")
+    return Contained(cpe=table.take("cpe", str, ""), version_pattern=_pattern(table), **plain)
+
+
 def _pattern(table: _Table) -> str:
     pattern = table.take("version_pattern", str)
     try:
@@ -305,6 +333,9 @@ def _check(recipe: Recipe) -> None:
             raise refuse(f"has packages of the kind '{packages.kind}' (known: {', '.join(PACKAGE_KINDS)})")
         if packages.inside not in components:
             raise refuse(f"has packages inside '{packages.inside}', which is no component of it")
+    for contained in recipe.contained:
+        if contained.inside not in components:
+            raise refuse(f"says what '{contained.inside}' contains, which is no component of it")
     words = {*components, *(name for packages in recipe.packages for name in packages.names), *_SMOKE_WORDS}
     for check in recipe.smoke:
         if check.tool not in recipe.tools:

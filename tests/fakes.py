@@ -72,6 +72,13 @@ folder = "runtime/tool/node_modules"
 inside = "tool"
 names = ["inner"]
 
+[[contained]]
+name = "part"
+inside = "tool"
+license = "MIT"
+version_file = "runtime/tool/VERSION"
+version_pattern = 'is (.*)'
+
 [[smoke]]
 tool = "tool"
 arguments = ["--version", "with blanks and 'quotes'"]

@@ -29,6 +29,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from ..plan import Role
 from ..runtime.errors import ContractError
 from .checks import check_document
+from .contained import contained_parts
 from .needs import needs_of_programs
 from .own import LICENCES, NATIVE, SUPPLIER
 from .owners import ROOT, ShippedFile, group_by_owner, shipped_files
@@ -36,7 +37,7 @@ from .texts import FROM_LIST, MISSING, own_texts
 from .writing import CAPSULE, NAMESPACE, TEXTS, as_bytes, with_serial_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from cyclonedx.model.license import License
@@ -71,6 +72,7 @@ def make_sbom(plan: BuildPlan, parts: Sequence[Part], tree: Path) -> bytes:
         bom.register_dependency(components[ref], [components[other] for other in sorted(others)])
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     _add_places(document, parts)
+    _add_contained(document, contained_parts(tree, plan.recipe.contained))
     _add_files(document, files)
     document["metadata"]["authors"] = [{"name": SUPPLIER}]
     document["metadata"]["lifecycles"] = [{"phase": "build"}]
@@ -200,6 +202,18 @@ def _add_places(document: dict[str, Any], parts: Iterable[Part]) -> None:
             entry["evidence"] = {"occurrences": occurrences}
 
 
+def _add_contained(document: dict[str, Any], contained: Mapping[str, list[dict[str, Any]]]) -> None:
+    needs = {entry["ref"]: entry for entry in document["dependencies"]}
+    for entry in document["components"]:
+        inner = contained.get(entry["bom-ref"])
+        if inner:
+            entry["components"] = inner
+            refs = [component["bom-ref"] for component in inner]
+            own = needs[entry["bom-ref"]]
+            own["dependsOn"] = sorted([*own.get("dependsOn", []), *refs])
+            document["dependencies"] += [{"ref": ref} for ref in refs]
+
+
 def _add_files(document: dict[str, Any], files: Iterable[ShippedFile]) -> None:
     """Put each file into its component, as a component of the type `file`."""
     grouped = group_by_owner(files)
@@ -210,11 +224,11 @@ def _add_files(document: dict[str, Any], files: Iterable[ShippedFile]) -> None:
             for file in grouped.get(owner, ())
         ]
         if own:
-            entry["components"] = own
+            entry["components"] = [*entry.get("components", []), *own]
 
 
 def _compositions(parts: Iterable[Part], root: str) -> list[dict[str, Any]]:
-    """Say how far the lists go: all that is shipped is listed, what upstream linked into a program isn't."""
+    """Say how far the lists go: every file is listed, but not all that upstream linked into a program."""
     incomplete = [part.ref for part in parts if part.item is not None and part.role is not Role.LINKED]
     return [
         {"aggregate": "complete", "assemblies": sorted([root, NATIVE])},

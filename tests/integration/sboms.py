@@ -22,6 +22,7 @@ def check_true(sbom: bytes, tree: Path) -> None:
         (item["name"], item["hashes"])
         for component in (document["metadata"]["component"], *document["components"])
         for item in component.get("components", [])
+        if item["type"] == "file"
     ]
     there = {
         path.relative_to(tree).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

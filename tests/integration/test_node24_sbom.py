@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from capsule_build.sbom import check_sbom
-from tests.integration.capsules import LIBCS, NPM, Capsules, cli_json, install_root
+from tests import images
+from tests.integration.capsules import LIBCS, NPM, Capsules, cli_json, install_root, printed_json, run_in
 from tests.integration.sboms import LICENCES, check_true
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from capsule_build.engine import Engine
+
 pytestmark = [pytest.mark.engine, pytest.mark.network]
 
 MODULES = "runtime/node/lib/node_modules"
+CONTAINED = {"openssl": "openssl", "v8": "v8", "libuv": "uv", "zlib": "zlib"}
+"""What Node.js contains, and what it calls that itself."""
 OWN_ABI = {"glibc": {"libc6", "libstdc++6", "libgcc-s1"}, "musl": {"musl", "musl-cxx"}}
 
 
@@ -68,7 +73,7 @@ def test_every_package_that_npm_brings_is_listed(capsules: Capsules) -> None:
 def test_what_node_needs_is_told_by_its_own_file(capsules: Capsules, libc: str) -> None:
     entries = document_of(capsules.tree(libc))["dependencies"]
     needs = {entry["ref"]: set(entry.get("dependsOn", [])) for entry in entries}
-    assert needs["node"] == OWN_ABI[libc]
+    assert needs["node"] == OWN_ABI[libc] | {f"node/{name}" for name in CONTAINED}
     assert needs["libstdc++6"] == {"libc6", "libgcc-s1"}
     assert needs["musl-cxx"] == {"musl"}
     assert "node" in needs["npm"]
@@ -78,6 +83,27 @@ def test_what_node_needs_is_told_by_its_own_file(capsules: Capsules, libc: str) 
         reached.add(ref := waiting.pop())
         waiting += needs[ref] - reached
     assert reached == set(needs)
+
+
+def test_what_node_contains_is_what_it_says_itself(capsules: Capsules, podman_engine: Engine) -> None:
+    """The headers tell what the program was linked with."""
+    capsule = capsules.built("podman", "glibc")
+    tree = capsules.tree("glibc")
+    image = images.image(podman_engine, "bare")
+    node = f"{capsule.root}/bin/node"
+    outcome = run_in(
+        podman_engine,
+        image,
+        node,
+        "-p",
+        "JSON.stringify(process.versions)",
+        binds=((str(tree), capsule.root, "ro"),),
+    )
+    said = printed_json(outcome)
+    (entry,) = (entry for entry in document_of(tree)["components"] if entry["name"] == "node")
+    listed = {item["name"]: item["version"] for item in entry["components"] if item["type"] != "file"}
+    # Node.js marks the V8 that it has patched.
+    assert listed == {name: said[own].partition("-node")[0] for name, own in CONTAINED.items()}
 
 
 @pytest.mark.parametrize("libc", LIBCS)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsule_build.recipes import (
+    Contained,
     Packages,
     Recipe,
     RuntimeChoice,
@@ -52,6 +53,7 @@ def test_a_recipe_says_all_that_a_build_needs(tmp_path: Path) -> None:
         ("seal-tree", "seal-tree {native}"),
     ]
     assert recipe.smoke[0].arguments == ("--version", "with blanks and 'quotes'")
+    assert recipe.contained == (Contained("part", "tool", "MIT", "", "runtime/tool/VERSION", "is (.*)"),)
     assert recipe.packages == (Packages("npm", "runtime/tool/node_modules", "tool", ("inner",)),)
     (choice,) = recipe.runtimes
     assert (choice.component, choice.option, choice.series, choice.in_version) == (
@@ -96,6 +98,11 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
         ("components", "linked"),
         ("components", "licences"),
         ("components", "build"),
+        ("contained", "name"),
+        ("contained", "inside"),
+        ("contained", "license"),
+        ("contained", "version_file"),
+        ("contained", "version_pattern"),
         ("packages", "kind"),
         ("packages", "folder"),
         ("packages", "inside"),
@@ -133,6 +140,11 @@ def test_a_missing_table_is_named(tmp_path: Path, table: str) -> None:
         ('build = ["busybox-static"', 'builds = []\nbuild = ["busybox-static"', "'components.builds' means"),
         ('tool = "tool"', 'tool = "tool"\nexit = 0', "'smoke.exit' means nothing here"),
         ('inside = "tool"', 'inside = "tool"\nx = 0', "'packages.x' means nothing here"),
+        (
+            'name = "part"\ninside = "tool"',
+            'name = "part"\ninside = "x"',
+            "what 'x' contains, which is no component",
+        ),
         ('inside = "tool"', 'inside = "other"', "packages inside 'other', which is no component of it"),
         ('kind = "npm"', 'kind = "gem"', r"packages of the kind 'gem' \(known: npm, pypi\)"),
         ('names = ["inner"]', "names = []", "expects '{inner}' of 'tool'"),

@@ -225,6 +225,34 @@ def test_copies_of_one_package_are_one_component_with_several_places(world: fake
     assert "pkg:npm/leaf@0.9.0" in components(data)
 
 
+CONTAINED = """
+[[contained]]
+name = "libx"
+inside = "tool"
+license = "Zlib"
+cpe = "cpe:2.3:a:x:libx:{version}:*:*:*:*:*:*:*"
+version_file = "runtime/tool/*/x.h"
+version_pattern = 'MAJOR (\\d+).*MINOR (\\d+)'
+"""
+
+
+def test_what_upstream_linked_in_is_listed_by_what_its_headers_say(world: fakes.World) -> None:
+    path = world.recipes / "tiny.toml"
+    path.write_text(path.read_text() + CONTAINED)
+    # Somebody's own build may have none of it.
+    assert "tool/libx" not in needs(sbom(world))
+    fakes.write_tree(tree(world), {"runtime/tool/include/x.h": b"#define MAJOR 3\n#define MINOR 11\n"})
+    data = sbom(world)
+    check_sbom(data)
+    (inner,) = (item for item in components(data)["tool"]["components"] if item["type"] == "library")
+    assert (inner["name"], inner["version"], inner["cpe"]) == (
+        "libx",
+        "3.11",
+        "cpe:2.3:a:x:libx:3.11:*:*:*:*:*:*:*",
+    )
+    assert "tool/libx" in needs(data)["tool"]
+
+
 def test_it_is_about_the_capsule(world: fakes.World) -> None:
     document = json.loads(sbom(world))
     root = document["metadata"]["component"]
