@@ -50,10 +50,9 @@ class KeylessVerifier:
             self._verifier = Verifier(trusted_root=root)
         except SigstoreError as error:
             raise UsageError(f"The trusted root can't be used: {error}") from error
-        self.signed_at: datetime | None = None
 
-    def verify_artifact(self, envelope: bytes, sha256: str, name: str) -> None:
-        """Verify the signature of a file.
+    def verify_artifact(self, envelope: bytes, sha256: str, name: str) -> datetime:
+        """Verify the signature of a file, and return when it was made.
 
         Args:
             envelope: The Sigstore bundle.
@@ -74,7 +73,7 @@ class KeylessVerifier:
         bundle = self._open(envelope, name)
         hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=digest)
         _held(name, lambda: self._verifier.verify_artifact(hashed, bundle, self._policy))
-        self.signed_at = self._times(bundle, name)
+        return self._times(bundle, name)
 
     def verify_statement(self, envelope: bytes, name: str) -> bytes:
         """Verify a signed statement, and return its bytes.

@@ -94,7 +94,7 @@ class KeyVerifier:
         return f"key {self._hint}"
 
     def verify_artifact(self, envelope: bytes, sha256: str, name: str) -> None:
-        """Verify the signature of a file.
+        """Verify the signature of a file. Nobody witnessed when it was made.
 
         Args:
             envelope: The Sigstore bundle.

@@ -27,6 +27,9 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 class ServiceError(CapsuleError):
     """A service that signing needs doesn't answer, or answers wrongly: not what was signed is at fault."""
 
+    def __init__(self, message: str, *, hint: str = "Nothing was written. Try again later.") -> None:
+        super().__init__(message, hint=hint)
+
 
 def within(seconds: float, what: str, call: Callable[[], T]) -> T:
     """Return what `call` returns, or raise what it raises.
@@ -54,9 +57,7 @@ def within(seconds: float, what: str, call: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     if not results:
-        raise ServiceError(
-            f"{what} didn't answer within {seconds:g} s.", hint="Nothing was written. Try again later."
-        )
+        raise ServiceError(f"{what} didn't answer within {seconds:g} s.")
     return results[0]
 
 

@@ -5,15 +5,16 @@ Signatures come first: nothing of a bundle is unpacked, and no statement believe
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..builder import LOCAL_BUILDER
-from ..runtime.archive import open_bundle
+from ..runtime.archive import Kind, open_bundle
 from ..runtime.errors import ContractError, SignatureError, UsageError
-from ..runtime.files import sha256_file
+from ..runtime.files import CHUNK_BYTES, sha256_file
 from ..runtime.reader import SBOM_NAME
 from ..runtime.strict_json import JsonError, loads_object
-from ..sbom import check_sbom, outer_sbom
+from ..sbom import check_files, check_sbom, outer_sbom
 from .envelopes import read_envelope
 from .keyless_verifying import KeylessVerifier
 from .keys import load_public_key
@@ -37,7 +38,7 @@ class _Verifier(Protocol):
     @property
     def identity(self) -> str: ...
 
-    def verify_artifact(self, envelope: bytes, sha256: str, name: str) -> None: ...
+    def verify_artifact(self, envelope: bytes, sha256: str, name: str) -> datetime | None: ...
 
     def verify_statement(self, envelope: bytes, name: str) -> bytes: ...
 
@@ -62,8 +63,8 @@ def verify_release(bundle: Path, policy: Policy) -> Verified:
     verifier = _verifier(policy)
     outputs = Outputs(bundle)
     sha256 = sha256_file(bundle)
-    verifier.verify_artifact(read_envelope(outputs.signature), sha256, outputs.signature.name)
-    signed_at: datetime | None = getattr(verifier, "signed_at", None)
+    signature = read_envelope(outputs.signature)
+    signed_at = verifier.verify_artifact(signature, sha256, outputs.signature.name)
     provenance = _verify_provenance(outputs, sha256, verifier, _builder(policy))
     sbom = _verify_sbom(outputs, sha256, verifier)
     info, inner = _check_contract(bundle)
@@ -126,12 +127,19 @@ def _verify_sbom(outputs: Outputs, sha256: str, verifier: _Verifier) -> bytes:
 
 
 def _check_contract(bundle: Path) -> tuple[BundleInfo, bytes]:
-    """Check a bundle's contract, and return what it is and the SBOM inside."""
+    """Check a bundle's contract and that its SBOM lists its files; return what it is, and the SBOM."""
     inner = b""
+    digests: dict[str, str] = {}
     with open_bundle(bundle) as reader:
         for member, content in reader:
             if member.name == SBOM_NAME:
                 inner = content.read(member.size)
+            elif member.kind is Kind.FILE:
+                digest = hashlib.sha256()
+                while chunk := content.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                digests[member.name] = digest.hexdigest()
+        check_files(inner, digests)
         return reader.info, inner
 
 

@@ -17,6 +17,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from capsule_build.cli import app
 from capsule_build.release.outputs import Outputs
 from capsule_build.runtime.process import Result, run
 from tests import images
@@ -59,9 +60,9 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for libc in ("musl", "glibc"):
                 write_release(dist, libc)
             config = instance.write_trust_config(folder / f"{kind}.json", rekor=rekor, tsa=tsa)
-            token = {"SIGSTORE_ID_TOKEN": instance.provider.token()}
-            options = ["--dist", str(dist), "--trust-config", str(config)]
-            run([COMMAND, "sign", *options], env={**os.environ, **token}, timeout=120)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("SIGSTORE_ID_TOKEN", instance.provider.token())
+                assert app.run(["sign", "--dist", str(dist), "--trust-config", str(config)]) == 0
     assert root.exists()
     return folder
 
@@ -180,7 +181,7 @@ def test_another_client_accepts_what_a_key_signed(shelf: Path, client: Path, tmp
         )
     )
     outputs = Outputs(write_release(tmp_path))
-    run([COMMAND, "sign", str(outputs.bundle), "--key", str(private)], timeout=60)
+    assert app.run(["sign", str(outputs.bundle), "--key", str(private)]) == 0
     result = alone([COMMAND, "verify", str(outputs.bundle), "--public-key", str(public)])
     assert result.code == 0, result.error_text
     who = {"root": shelf / "root.json", "key": public}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ISSUER_V1 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 SCT_LIST = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
+_BEFORE = datetime.timedelta(minutes=5)
+"""How long certificates were valid before they were made: clocks differ, and tests may be slow."""
 _END = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -92,7 +94,7 @@ class Authority:
         ends = now + datetime.timedelta(seconds=habits.seconds)
         name = x509.RFC822Name(identity) if "@" in identity else x509.UniformResourceIdentifier(identity)
         builder = (
-            _builder(x509.Name([]), self.name, key, now - datetime.timedelta(seconds=1), ends)
+            _builder(x509.Name([]), self.name, key, now - _BEFORE, ends)
             .add_extension(_usage(), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
             .add_extension(

@@ -47,8 +47,8 @@ class Instance:
         provider: The OIDC provider.
         habits: How certificates are made.
         clock: Seconds that the logs and the timestamp authority are ahead.
-        faults: What a service does instead of its work, or before: an answer to give, `hang`, `slow`, or
-            `rubbish`. Services are `fulcio`, `rekor`, `tsa` and `oidc`.
+        faults: What a service does instead of its work, or before: an answer to give, `hang`, `rubbish`, or
+            a function to call. Services are `fulcio`, `rekor`, `tsa` and `oidc`.
         asked: The services that were asked, in order.
         ending: Set when the instance ends: whoever hangs stops then.
     """
@@ -58,7 +58,7 @@ class Instance:
         self.provider = Provider(ISSUER, IDENTITY)
         self.habits = Habits()
         self.clock = 0.0
-        self.faults: dict[str, RefusalError | str] = {}
+        self.faults: dict[str, RefusalError | str | Callable[[], None]] = {}
         self.asked: list[str] = []
         self.ending = threading.Event()
         self.ct_log = LogKey()
@@ -165,8 +165,8 @@ class Instance:
         fault = self.faults.get(service)
         if fault == "hang":
             self.ending.wait(60)
-        elif fault == "slow":
-            time.sleep(0.5)
+        elif callable(fault):
+            fault()
         elif fault == "rubbish":
             raise RefusalError(200, "nobody's format")
         elif isinstance(fault, RefusalError):

@@ -277,19 +277,30 @@ def test_a_certificate_that_no_log_promised(
     refused(outputs, policy, reason)
 
 
+def meaning(data: bytes) -> tuple[str, bytes]:
+    """What a signature says: not how base64 fills its last byte, nor the name beside a checkpoint's own."""
+    bundle = Bundle.from_json(data)
+    (found,) = bundle.verification_material.tlog_entries
+    assert found.inclusion_proof.checkpoint is not None
+    note, _, line = found.inclusion_proof.checkpoint.envelope.rpartition("\n\n")
+    found.inclusion_proof.checkpoint.envelope = note
+    dash, _, signature = line.split(" ")
+    return bundle.to_json() + dash + line[-1], base64.b64decode(signature)
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(place=st.integers(0, 1 << 20), bit=st.integers(0, 7))
 def test_a_bit_anywhere_in_a_signature(
     shelf: Shelf, policy: KeylessPolicy, tmp_path: Path, place: int, bit: int
 ) -> None:
-    """Whatever it breaks, it is refused; unless the file still says the same, byte for byte."""
+    """Whatever it breaks, it is refused; unless the file still says the same."""
     outputs = taken(shelf.signed("v1"), tmp_path)
     data = bytearray(outputs.signature.read_bytes())
-    before = Bundle.from_json(bytes(data))
+    before = meaning(bytes(data))
     data[place % len(data)] ^= 1 << bit
     outputs.signature.write_bytes(data)
     with contextlib.suppress(ValueError):
-        if Bundle.from_json(bytes(data)) == before:
+        if meaning(bytes(data)) == before:
             return
     with pytest.raises(SignatureError):
         verify_release(outputs.bundle, policy)

@@ -6,12 +6,16 @@ import base64
 import hashlib
 import re
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from capsule_build.builder import LOCAL_BUILDER
 from capsule_build.release.outputs import Outputs
+from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError
+from tests.signable import write_release
 from tests.signed import Shelf, edited, instance, policy, raw_statement, refused, shelf, sign, taken
 
 if TYPE_CHECKING:
@@ -22,6 +26,16 @@ if TYPE_CHECKING:
     from tests.sigstore_instance import Instance
 
 __all__ = ["instance", "policy", "shelf"]
+
+BUILDER = {
+    "invocation": None,
+    "started": "2026-11-29T12:00:00Z",
+    "finished": "2026-11-29T12:00:20Z",
+    "capsule_build": "0.1.0",
+    "python": "3.11.2",
+    "zlib_ng": "1.1.0",
+    "engine": {"name": "docker", "client": "7.1.0", "server": "20.10.24"},
+}
 
 
 def test_an_edited_statement(shelf: Shelf, policy: KeylessPolicy, tmp_path: Path) -> None:
@@ -172,3 +186,29 @@ def test_another_name_than_the_signed_one(shelf: Shelf, policy: KeylessPolicy, t
     for old, new in zip(outputs.released, renamed.released, strict=True):
         old.rename(new)
     refused(renamed, policy, "is about node24-v1-linux-x86_64-musl.tar.gz, not about")
+
+
+WORKFLOW = "https://git.example.org/owner/capsules/.github/workflows/release.yml@refs/tags/v1"
+
+
+@pytest.mark.parametrize(("built_by", "good"), [(WORKFLOW, True), (LOCAL_BUILDER, False)])
+def test_a_workflow_signs_what_it_built_itself(
+    instance: Instance,
+    shelf: Shelf,
+    policy: KeylessPolicy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    built_by: str,
+    good: bool,
+) -> None:
+    monkeypatch.setattr(instance.provider, "identity", WORKFLOW)
+    (tmp_path / "dist").mkdir()
+    bundle = write_release(tmp_path / "dist", builder={**BUILDER, "id": built_by})
+    sign(bundle, instance)
+    wanted = replace(policy, identity=WORKFLOW)
+    if good:
+        assert verify_release(bundle, wanted).provenance.builder.id == WORKFLOW
+    else:
+        refused(Outputs(bundle), wanted, "names the builder 'urn:agentcompass:.*:local'")
+    # Whoever trusts another builder says so.
+    assert verify_release(bundle, replace(wanted, builder=built_by)).provenance.builder.id == built_by
