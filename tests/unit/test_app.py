@@ -126,6 +126,8 @@ COMMANDS = {
         "cache",
         "doctor",
         "lock",
+        "release",
+        "reproduce",
     ),
     ("node24",): (
         "output",
@@ -148,6 +150,8 @@ COMMANDS = {
     ("all",): ("--container-cli", "--newer-pins", "--keep", "--json"),
     ("test",): ("BUNDLE", "IMAGE", "--container-cli", "--json"),
     ("lock",): ("--dist", "--lock", "--check", "--replace", "--base-url", "--revoke", "--reason", "--json"),
+    ("release",): ("RECIPE[:LIBC]", "--all", "--libc", "--no-sign", "--key", "--dry-run", "--json"),
+    ("reproduce",): ("BUNDLE", "--provenance", "--output", "--source", "--json"),
     ("check",): ("--json",),
     ("inspect",): ("--json",),
     ("doctor",): ("--json",),
