@@ -64,7 +64,7 @@ def test_a_timeout_ends_whatever_is_going_on(bench: Bench, body: str) -> None:
     endless = "@task(compute='HIGH')\ndef endless():\n    while True: pass\n"
     bench.write("file.py", HEAD + endless + source)
     bench.run("file.py")  # the guest is loaded, and the file read
-    took = []
+    took: list[float] = []
     # Again where the machine was busy with something else.
     while len(took) < 4 and (not took or took[-1] >= 0.6):
         begin = time.monotonic()
