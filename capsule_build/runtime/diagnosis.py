@@ -26,12 +26,14 @@ _UNREACHABLE: Final = re.compile(
     r"\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED)\b"
     r"|NewConnectionError|Temporary failure in name resolution|ConnectTimeoutError|Network is unreachable"
     r"|[Nn]ame or service not known|Connection refused|dns error|error sending request|Failed to fetch: "
-    r"|the network (?:was|is) disabled|No matching distribution found",
+    r"|the network (?:was|is) disabled",
 )
 _UNTRUSTED: Final = re.compile(
     r"SELF_SIGNED_CERT|UNABLE_TO_GET_ISSUER_CERT|UNABLE_TO_VERIFY_LEAF|CERTIFICATE_VERIFY_FAILED"
     r"|self[- ]signed certificate|invalid peer certificate|unable to get local issuer"
 )
+# pip doesn't say why where it tries but once.
+_NOTHING_FOUND: Final = "(from versions: none)"
 _SCRIPT_FAILED: Final = re.compile(r"npm (?:error|ERR!) command failed")
 _EMPTY: Final = frozenset({"PATH", "HOME"})
 """Variables whose absence is the trouble, and not what is in them."""
@@ -75,7 +77,8 @@ def missing_error(name: str, harness: Harness, around: Surroundings, trials: Seq
     """Return the error of a harness that must be there, and isn't."""
     if trials:
         tried = "\n".join(f"'{trial.candidate.path}': {_ended(trial.failure)}" for trial in trials)
-        return SetUpError(f"{name}: '{harness.entrypoint}' is there, but doesn't work.\n{tried}")
+        what = "is there, but doesn't work" if around.is_seen else "is not where it might be, or doesn't work"
+        return SetUpError(f"{name}: '{harness.entrypoint}' {what}.\n{tried}")
     return SetUpError(
         f"{name}: '{harness.entrypoint}' is not there{_on_path(harness, around)}.",
         hint="The strategy 'install_if_missing' would install it.",
@@ -147,6 +150,8 @@ def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) ->
         )
     elif _UNREACHABLE.search(outcome.said):
         yield f"The package registry can't be reached. {OFFLINE_WAYS}"
+    elif _NOTHING_FOUND in outcome.said:
+        yield f"The package registry doesn't have it, or can't be reached. {OFFLINE_WAYS}"
     astray = [name for name in around.variables if name not in _EMPTY and around.variables[name]]
     if astray:
         yield f"The environment sets {_listed(around.variables, astray)}, which may be the reason."

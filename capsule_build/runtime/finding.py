@@ -51,6 +51,7 @@ class Surroundings:
         has_env: Whether there is a `/usr/bin/env`.
         has_home: Whether HOME names a folder that can be written to.
         state: What the setup root's note of the harness says; empty: there is none.
+        is_seen: Whether a shell looked; without one, `commands` are where they might be.
     """
 
     commands: Mapping[str, tuple[str, ...]]
@@ -59,6 +60,7 @@ class Surroundings:
     has_env: bool
     has_home: bool
     state: str
+    is_seen: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def look(environment: Environment, harness: Harness, setup_root: str = "") -> Su
         usual = {
             name: (name,) if "/" in name else tuple(f"{folder}/{name}" for folder in _USUAL) for name in names
         }
-        return Surroundings({**usual, "bash": ()}, frozenset(), {}, has_env=False, has_home=False, state="")
+        return Surroundings(
+            {**usual, "bash": ()}, frozenset(), {}, has_env=False, has_home=False, state="", is_seen=False
+        )
     said: dict[str, list[str]] = {}
     for line in result.text.splitlines():
         key, _, value = line.partition("\t")

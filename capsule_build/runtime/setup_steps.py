@@ -47,6 +47,7 @@ _CONTENT: Final = "_cacache"
 """The part of an npm cache that holds what was downloaded."""
 
 _REBUILD: Final = ("npm", "rebuild", "-g")
+_IS_FILLED: Final = 'for one in "$1"/*; do [ -e "$one" ] && exit 0; done; exit 1'
 _IGNORES_SCRIPTS: Final = re.compile(r"--ignore-scripts\b(?!=false)")
 
 
@@ -157,12 +158,20 @@ class SetupRoot:
         if not outcome.is_right:
             raise self._error(outcome)
         first = self._seal()
+        if not self._has_packages():
+            return first
         outcome = self._run(_REBUILD, CLASSIC)
         if not outcome.is_right:
             raise self._error(
                 replace(outcome, command=f"{outcome.command} (the scripts of what was installed)")
             )
         return self._seal().behind(first)
+
+    def _has_packages(self) -> bool:
+        """Return whether npm has installed anything into the setup root."""
+        folder = f"{self._capsule.setup_root}/lib/node_modules"
+        result = self._environment.run(["/bin/sh", "-c", _IS_FILLED, "look", folder], timeout=_SECONDS)
+        return result.code == 0
 
     def _run(self, command: str | tuple[str, ...], npm_options: Mapping[str, str]) -> Outcome:
         self._say("run", 0, 0)

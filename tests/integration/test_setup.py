@@ -41,7 +41,7 @@ PROGRAM: Final = Path("/usr/bin/true")
 
 NODE_TAG: Final = "node24-v1"
 PYTHON_TAG: Final = "python312-v1"
-QUICKLY: Final = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "PIP_TIMEOUT": "2"}
+QUICKLY: Final = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "1", "PIP_TIMEOUT": "2"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from capsule_build.runtime import SetUp, SetUpError, UsageError, parse_harness, set_up
+from capsule_build.runtime import ProgramMissingError, SetUp, SetUpError, UsageError, parse_harness, set_up
 from capsule_build.runtime.commands import run_natively
 from capsule_build.runtime.local import LocalEnvironment
 from capsule_build.runtime.sealing import parse_report
@@ -27,7 +27,7 @@ EXEC = """#!/bin/bash
 # --setup-root ROOT -- COMMAND
 root=$2
 shift 3
-mkdir -p "$root/bin" "$root/lib/node_modules"
+mkdir -p "$root/bin" "$root/lib/node_modules/agent"
 CAPSULE_SETUP_ROOT=$root PATH=$root/bin:${0%/*}:$PATH
 export CAPSULE_SETUP_ROOT PATH
 echo "${npm_config_ignore_scripts-unset} $*" >>"$root/log"
@@ -91,8 +91,11 @@ class Quiet(Rerooted):
 
     variables: Mapping[str, str] = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
     has_env = True
+    has_shell = True
 
     def run(self, argv: Sequence[str], **options: Any) -> Result:
+        if argv[0] == "/bin/sh" and not self.has_shell:
+            raise ProgramMissingError("rerooted: '/bin/sh' is not there.")
         given = {name: "" for name in os.environ if name not in self.variables}
         words = [word.replace("-x /usr/bin/env ", "-x /none ") if not self.has_env else word for word in argv]
         return super().run(
@@ -134,6 +137,16 @@ def test_what_is_there_but_does_not_work_is_installed_anew(place: Place) -> None
     harness = parse_harness({"install_strategy": "preinstalled", "check_command": "false"})
     with pytest.raises(SetUpError, match=r"'/bin/false': '/bin/false' ended with status 1\.$"):
         set_up(harness, place.environment)
+
+
+def test_in_an_image_without_a_shell_the_usual_folders_count(place: Place) -> None:
+    place.environment.has_shell = False
+    harness = parse_harness({"install_strategy": "preinstalled", "check_command": "true"})
+    assert set_up(harness, place.environment).path == "/usr/bin/true"
+    harness = parse_harness({"install_strategy": "preinstalled", "check_command": "none"})
+    with pytest.raises(SetUpError, match="'none' is not where it might be") as caught:
+        set_up(harness, place.environment)
+    assert "'/usr/local/bin/none' isn't there" in caught.value.message
 
 
 def test_a_setup_that_was_begun_and_not_finished_is_not_taken_for_a_harness(place: Place) -> None:
@@ -187,6 +200,7 @@ def test_a_program_that_was_just_fetched_and_cannot_start_is_named(place: Place)
         ("npm error code ENOTFOUND", "Four ways need no registry"),
         ("Failed to establish a new connection: NewConnectionError", "Four ways need no registry"),
         ("error: dns error: failed to lookup", "Four ways need no registry"),
+        ("ERROR: no version satisfies x (from versions: none)", "doesn't have it, or can't be reached"),
         ("npm error code SELF_SIGNED_CERT_IN_CHAIN", "NODE_EXTRA_CA_CERTS"),
         ("certificate verify failed: unable to get local issuer certificate", "PIP_CERT"),
     ],
@@ -211,11 +225,11 @@ def test_a_variable_that_breaks_the_harness_is_found_by_trying(place: Place) -> 
 def test_a_command_that_takes_too_long_ends_with_its_children(place: Place, tmp_path: Path) -> None:
     begun = time.monotonic()
     late = tmp_path / "late"
-    command = f"echo waiting; (sleep 2; touch {late}) & sleep 60"
+    command = f"echo waiting; (sleep 1; touch {late}) & sleep 60"
     with pytest.raises(SetUpError, match=r"didn't end within 0\.5 s[\s\S]*waiting"):
         place.set_up(**AGENT, install_command=command, install_timeout=0.5)
     assert time.monotonic() - begun < 10
-    time.sleep(2.5)
+    time.sleep(1.2)
     assert not late.exists()
 
 
