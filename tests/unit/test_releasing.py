@@ -128,9 +128,10 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crew:
     (tmp_path / "code" / "pack.py").write_text("# decides the bytes\n")
     monkeypatch.setattr("capsule_build.record.package_dir", lambda: tmp_path / "code")
     # The schema takes seconds; tests of signing and of SBOMs hold documents against it.
-    monkeypatch.setattr(
-        "capsule_build.release.signing.check_sbom", lambda data: check_document(read_document(data))
-    )
+    for module in ("signing", "verification"):
+        monkeypatch.setattr(
+            f"capsule_build.release.{module}.check_sbom", lambda data: check_document(read_document(data))
+        )
     return Crew(fakes.World(tmp_path), *write_keys(tmp_path))
 
 
