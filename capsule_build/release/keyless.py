@@ -234,6 +234,9 @@ def _step(what: str, seconds: float, call: Callable[[], T]) -> T:
     except requests.Timeout:
         raise ServiceError(f"{what} didn't answer within {seconds:g} s.") from None
     except requests.RequestException as error:
+        if isinstance(error, ValueError):
+            # What isn't JSON; an address that isn't one was found before.
+            raise ServiceError(f"{what} gave an answer that isn't one: {_words(error)}") from None
         raise ServiceError(f"{what} can't be reached: {_words(error)}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ServiceError(f"{what} gave an answer that isn't one: {_words(error)}") from None

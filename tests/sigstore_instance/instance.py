@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 IDENTITY = "maintainer@example.org"
 ISSUER = "https://issuer.example.org"
+PAGE = "<html>As a proxy answers that is in the way.</html>"
 CI_SECRET = "the CI's own secret"
 
 
@@ -168,7 +169,7 @@ class Instance:
         elif callable(fault):
             fault()
         elif fault == "rubbish":
-            raise RefusalError(200, "nobody's format")
+            raise RefusalError(200, PAGE)
         elif isinstance(fault, RefusalError):
             raise fault
 
@@ -204,6 +205,8 @@ def running() -> Iterator[Instance]:
             except RefusalError as refusal:
                 status = refusal.status
                 data, kind = _json({"code": refusal.status, "message": refusal.message})
+                if refusal.message == PAGE:
+                    data, kind = PAGE.encode(), "text/html"
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.send_response(status)
                 self.send_header("Content-Type", kind)

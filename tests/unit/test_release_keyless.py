@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import re
 import stat
@@ -189,9 +190,11 @@ def test_a_token_on_the_command_line_is_refused_and_not_repeated(
 FAULTS = [
     ("fulcio", RefusalError(401, "the token is no good"), 6, r"Fulcio at .* refused the identity \(401\)"),
     ("fulcio", RefusalError(500, "out of order"), 1, r"Fulcio at .* gave no certificate: out of order"),
-    ("fulcio", "rubbish", 1, r"Fulcio at .* gave"),
+    ("fulcio", RefusalError(200, "no certificate"), 1, r"Fulcio at .* gave no certificate"),
+    ("fulcio", "rubbish", 1, r"Fulcio at .* gave an answer that isn't one"),
     ("fulcio", "hang", 1, r"Fulcio at .* didn't answer within 0.5 s"),
     ("rekor", RefusalError(500, "out of order"), 1, r"Rekor at .* made no log entry: 500: out of order"),
+    ("rekor", RefusalError(200, "no entry"), 1, r"Rekor at .* gave an answer that isn't one"),
     ("rekor", "rubbish", 1, r"Rekor at .* gave an answer that isn't one"),
     ("rekor", "hang", 1, r"Rekor at .* didn't answer within 0.5 s"),
     ("tsa", RefusalError(503, "out of order"), 1, r"timestamp authority at .* gave no timestamp"),
@@ -327,11 +330,15 @@ def test_no_token_goes_in_clear_to_another_machine(
 
 
 def test_no_secret_is_written_anywhere(
-    instance: Instance, dist: Path, capfd: pytest.CaptureFixture[str]
+    instance: Instance, dist: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     write_release(dist)
     token = instance.provider.token()
+    caplog.set_level(logging.DEBUG)
     assert sign(dist, instance, token, tsa=True) == 0
-    written = b"".join(contents(dist).values()) + "".join(capfd.readouterr()).encode()
+    instance.faults["rekor"] = RefusalError(500, "out of order")
+    assert sign(dist, instance, token) == 1
+    assert caplog.text
+    written = b"".join(contents(dist).values()) + "".join([*capfd.readouterr(), caplog.text]).encode()
     for part in token.split("."):
         assert part.encode() not in written

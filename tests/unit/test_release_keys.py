@@ -7,7 +7,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from capsule_build.cli.app import run
@@ -18,6 +17,7 @@ from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import SignatureError
 from tests.signable import write_release
 from tests.signed import edited, instance, policy, refused, shelf, taken
+from tests.signing_keys import public, write_key
 from tests.sigstore_instance import IDENTITY, ISSUER
 
 if TYPE_CHECKING:
@@ -27,27 +27,6 @@ if TYPE_CHECKING:
     from tests.signed import Shelf
 
 __all__ = ["instance", "policy", "shelf"]
-
-Private = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-
-
-def write_key(folder: Path, key: Private, *, name: str = "key", password: bytes | None = None) -> Path:
-    """Write a key's two halves, and return the private one's path."""
-    encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-    path = folder / f"{name}.pem"
-    path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    )
-    public(path).write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
-    return path
-
-
-def public(path: Path) -> Path:
-    return path.with_suffix(".pub.pem")
 
 
 @pytest.fixture

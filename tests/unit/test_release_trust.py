@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from capsule_build.cli.app import run
 from capsule_build.release.network import ServiceError, require_safe, within
 from capsule_build.release.trust import load_trust_config, load_trusted_root
+from capsule_build.runtime import process
 from capsule_build.runtime.errors import CapsuleError, ContractError, UsageError
 from tests.signable import write_release
 from tests.sigstore_instance import Instance
@@ -118,3 +120,11 @@ def test_a_step_has_an_end_and_hands_over_what_it_raises() -> None:
 
     with pytest.raises(CapsuleError, match="its own"):
         within(5, "It", fail)
+
+
+def test_commands_that_sign_nothing_load_nothing_for_it() -> None:
+    heavy = {"sigstore", "sigstore_models", "cryptography", "pydantic", "jwt", "tuf"}
+    program = "import sys, capsule_build.cli.app; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = process.run([sys.executable, "-c", program]).text.split()
+    assert "capsule_build" in loaded
+    assert heavy & set(loaded) == set()
