@@ -12,10 +12,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from ..runtime.errors import CapsuleError
-from .output import err, human_size
+from .output import human_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import Console
 
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
 _LOG_WIDTH = 100
 """How much of an engine's log line is shown beside a bar."""
-
-_STAGES = {
-    "look": "Looking into the environment",
-    "download": "Downloading the capsule",
-    "install": "Installing the capsule",
-    "put": "Uploading",
-    "run": "Running the install command",
-    "seal": "Sealing",
-    "check": "Checking",
-}
-"""What people are told of the runtime's stages."""
 
 
 class Lines:
@@ -169,45 +158,6 @@ class Bars:
             if self._packing is None:
                 self._packing = self._display.add_task("packing", total=None)
             self._display.advance(self._packing, size)
-
-
-class _Stages:
-    """Shows what is done, and how much of how much: a line for each stage, and a bar on a terminal."""
-
-    def __init__(self, console: Console, display: Progress | None) -> None:
-        self._console = console
-        self._display = display
-        self._task: TaskID | None = None
-        self._stage = ""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if stage != self._stage:
-            self._stage = stage
-            text = _STAGES.get(stage, stage)
-            if self._display is None:
-                self._console.print(f"{text} ...", markup=False)
-            else:
-                if self._task is not None:
-                    self._display.remove_task(self._task)
-                self._task = self._display.add_task(text, total=total or None)
-        if self._display is not None and self._task is not None and total:
-            self._display.update(self._task, completed=done, total=total)
-
-
-@contextlib.contextmanager
-def stages() -> Iterator[Callable[[str, int, int], None]]:
-    """Show on standard error how an install or set-up goes on.
-
-    Yields:
-        What is told a stage (`download`, `install`, ...) and bytes done and in all; 0 of 0: unknown.
-    """
-    console = err()
-    if not wants_bars(console):
-        yield _Stages(console, None)
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=30))
-    with Progress(*columns, console=console, transient=True) as display:
-        yield _Stages(console, display)
 
 
 def wants_bars(console: Console) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,23 @@ def test_a_capsule_is_used_sealed_explained_and_removed(
     script = "process.stdin.pipe(process.stdout); process.stderr.write('to stderr'); process.exitCode = 130"
     used = capsule("use", TAG, env, *supply.registry, "--", "node", "-e", script, stdin=b"\0in\n")
     assert (used.code, used.stdout, used.stderr) == (130, b"\0in\n", b"to stderr")
+
+    # On a terminal the command has one, too.
+    asked = [
+        str(CAPSULE),
+        "use",
+        TAG,
+        env,
+        *map(str, supply.registry),
+        "--",
+        "node",
+        "-p",
+        "process.stdout.isTTY",
+    ]
+    seen = run(
+        ["script", "--quiet", "--return", "--command", shlex.join(asked), "/dev/null"], timeout=SECONDS
+    )
+    assert seen.text.split() == ["true"]
 
     # What a package manager leaves: a script that asks `env` for node.
     tool = f"{first['setup_root']}/bin/tool"

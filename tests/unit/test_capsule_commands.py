@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 from capsule_build.cli.capsule import app
 from capsule_build.cli.capsule.targets import default_data_dir
+from capsule_build.cli.stages import stages
 from capsule_build.resources import registry_lock
 from capsule_build.runtime.health import examine
 from capsule_build.runtime.platforms import Platform
@@ -302,3 +305,21 @@ def test_doctor_looks_at_what_capsules_need(
     found = {check.name: check for check in examine(tmp_path / "none", Store(tmp_path / "new/data"))}
     assert (found["docker"].status, "Docker 20.10.24" in found["docker"].found) == ("ok", True)
     assert (found["registry lock"].status, found["store"].status) == ("fail", "ok")
+
+
+def test_stages_are_lines_in_a_log_and_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    seen = {}
+    for terminal in (False, True):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+        with stages(console) as progress:
+            for done in (1, 500, 1000):
+                progress("download", done, 1000)
+            progress("run", 0, 0)
+            progress("[odd]", 0, 0)
+        assert isinstance(console.file, io.StringIO)
+        seen[terminal] = console.file.getvalue()
+    assert seen[False] == "Downloading the capsule ...\nRunning the install command ...\n[odd] ...\n"
+    assert "[odd]" in seen[True]
+    assert "\x1b" in seen[True]

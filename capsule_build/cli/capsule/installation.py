@@ -13,7 +13,7 @@ from ...runtime.probing import probe as look_into
 from ...runtime.verifying import DifferenceError
 from ...runtime.verifying import verify as verify_capsule
 from ..output import human_size, out, print_error, print_json
-from ..progress import stages
+from ..stages import stages
 from .panels import CAPSULES
 from .targets import (
     DataDir,

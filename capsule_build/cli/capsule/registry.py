@@ -10,7 +10,7 @@ from ...runtime.local import LocalEnvironment
 from ...runtime.platforms import Platform
 from ...runtime.probing import probe
 from ..output import human_size, out, print_json, print_table
-from ..progress import stages
+from ..stages import stages
 from .panels import CAPSULES
 from .targets import (
     DataDir,

@@ -16,7 +16,7 @@ from ...runtime.installing import installed
 from ...runtime.sealing import seal as seal_root
 from ...runtime.setup import set_up
 from ..output import out, print_json, print_table
-from ..progress import stages
+from ..stages import stages
 from .panels import CAPSULES
 from .targets import (
     DataDir,
