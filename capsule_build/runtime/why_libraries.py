@@ -105,7 +105,7 @@ def _preloaded(program: Loaded, search: Search, view: View, found: Closure) -> l
 
 def _missing(name: str, asker: Loaded, places: list[Candidate], program: Loaded) -> Problem:
     looked = list(dict.fromkeys(place.path.rpartition("/")[0] for place in places))
-    by = "It" if asker is program else f"Its library '{asker.path}'"
+    by = f"'{asker.path}'" if asker is program else f"Its library '{asker.path}'"
     blame = _blame(asker)
     return Problem(
         "library-missing",
@@ -150,7 +150,7 @@ def _too_old(one: Loaded, program: Loaded, provider: Loaded, missing: list[str])
     has = [version for version in provider.elf.defines if version.partition("_")[0] == family]
     numbered = [version for version in has if _order(version)]
     best = f"; its newest is {max(numbered, key=_order)}" if numbered else ""
-    by = "It" if one is program else f"Its library '{one.path}'"
+    by = f"'{one.path}'" if one is program else f"Its library '{one.path}'"
     also = "" if len(missing) == 1 else f" (and {len(missing) - 1} more)"
     return Problem(
         "version-missing",
