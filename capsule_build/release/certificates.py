@@ -1,4 +1,4 @@
-"""What a signing certificate says of its holder.
+"""What a signing certificate says of its holder, for people: what counts is checked by its verification.
 
 Format: Fulcio's certificates, as docs/oid-info.md of its sources has them: the identity is the subject
 alternative name, the issuer an extension.
@@ -10,27 +10,38 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 
-from ..runtime.errors import SignatureError
-
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 _ISSUER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+_UNKNOWN: Final = "unknown"
 
 
-def identity_of(certificate: Certificate) -> tuple[str, str]:
-    """Return a certificate's identity and its issuer, as it says them.
+def holder_of(certificate: Certificate) -> str:
+    """Return a certificate's identity and issuer as it says them: `you@example.org (https://issuer.example)`."""
+    return f"{_identity(certificate)} ({_issuer(certificate)})"
 
-    Raises:
-        SignatureError: It doesn't say both.
-    """
+
+def _identity(certificate: Certificate) -> str:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return _UNKNOWN
+    # A user name without a domain is a name of another kind, whose value is a text with its type and length.
+    shown = [
+        name.value[2:].decode("utf-8", "replace") if isinstance(name, x509.OtherName) else str(name.value)
+        for name in names
+    ]
+    return ", ".join(shown) or _UNKNOWN
+
+
+def _issuer(certificate: Certificate) -> str:
+    try:
         issuer = certificate.extensions.get_extension_for_oid(_ISSUER).value
-    except (x509.ExtensionNotFound, ValueError) as error:
-        raise SignatureError(f"The signing certificate says no identity or issuer: {error}") from error
-    kinds = (x509.UniformResourceIdentifier, x509.RFC822Name)
-    identities = [name.value for name in names if isinstance(name, kinds)]
-    if len(identities) != 1 or not isinstance(issuer, x509.UnrecognizedExtension):
-        raise SignatureError("The signing certificate doesn't say exactly one identity.")
-    return identities[0], issuer.value.decode("utf-8", "replace")
+    except (x509.ExtensionNotFound, ValueError):
+        return _UNKNOWN
+    return (
+        issuer.value.decode("utf-8", "replace")
+        if isinstance(issuer, x509.UnrecognizedExtension)
+        else _UNKNOWN
+    )

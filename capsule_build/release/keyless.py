@@ -24,7 +24,7 @@ from sigstore_models.common.v1 import HashAlgorithm
 
 from ..runtime.errors import CapsuleError, SignatureError
 from ..runtime.files import sha256_file
-from .certificates import identity_of
+from .certificates import holder_of
 from .identity import redacted
 from .network import ServiceError, limit, require_safe, within
 
@@ -140,8 +140,7 @@ class _Accept:
         self.identity = ""
 
     def verify(self, cert: Certificate) -> None:
-        name, issuer = identity_of(cert)
-        self.identity = f"{name} ({issuer})"
+        self.identity = holder_of(cert)
 
 
 class _Fulcio:

@@ -120,6 +120,7 @@ def test_without_network_a_lie_is_still_a_lie(shelf: Path, tmp_path: Path) -> No
     assert "certificate chain" in result.error_text
 
 
+@pytest.mark.network
 def test_another_client_accepts_what_is_accepted_here(shelf: Path, client: Path) -> None:
     checks: list[dict[str, Any]] = []
     statements: list[bytes | None] = []
@@ -140,6 +141,7 @@ def test_another_client_accepts_what_is_accepted_here(shelf: Path, client: Path)
             assert json.loads(statement) in (signed, signed["predicate"])
 
 
+@pytest.mark.network
 def test_another_client_refuses_what_is_refused_here(shelf: Path, client: Path, tmp_path: Path) -> None:
     """So that its yes means something: the same lies, told to the same program."""
     dist = shutil.copytree(shelf / "v1", tmp_path / "dist")
@@ -167,6 +169,7 @@ def test_another_client_refuses_what_is_refused_here(shelf: Path, client: Path, 
     assert [item["ok"] for item in found] == [True, False, False, False, False], found
 
 
+@pytest.mark.network
 def test_another_client_accepts_what_a_key_signed(shelf: Path, client: Path, tmp_path: Path) -> None:
     private = write_key(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     outputs = Outputs(write_release(tmp_path))

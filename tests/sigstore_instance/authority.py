@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ISSUER_V1 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 SCT_LIST = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
 _BEFORE = datetime.timedelta(minutes=5)
 """How long certificates were valid before they were made: clocks differ, and tests may be slow."""
@@ -92,7 +93,6 @@ class Authority:
         """A short-lived certificate for an identity, as Fulcio gives it, with the CT log's promise in it."""
         now = datetime.datetime.now(datetime.UTC)
         ends = now + datetime.timedelta(seconds=habits.seconds)
-        name = x509.RFC822Name(identity) if "@" in identity else x509.UniformResourceIdentifier(identity)
         builder = (
             _builder(x509.Name([]), self.name, key, now - _BEFORE, ends)
             .add_extension(_usage(), critical=True)
@@ -100,7 +100,7 @@ class Authority:
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
             )
-            .add_extension(x509.SubjectAlternativeName([name]), critical=True)
+            .add_extension(x509.SubjectAlternativeName([_name(identity)]), critical=True)
         )
         values = {ISSUER_V1: issuer.encode(), ISSUER_V2: der.utf8(issuer)}
         for oid in habits.issuers:
@@ -130,6 +130,15 @@ class Authority:
         signature = log.sign(signed)
         sct = struct.pack(">B32sQHBBH", 0, log.id, time, 0, 4, 3, len(signature)) + signature
         return struct.pack(">HH", len(sct) + 2, len(sct)) + sct
+
+
+def _name(identity: str) -> x509.GeneralName:
+    """An identity as Fulcio writes it: a URI, an address, or a user's name."""
+    if ":" in identity:
+        return x509.UniformResourceIdentifier(identity)
+    if "@" in identity:
+        return x509.RFC822Name(identity)
+    return x509.OtherName(USER_NAME, der.utf8(identity))
 
 
 def _builder(

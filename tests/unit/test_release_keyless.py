@@ -9,12 +9,14 @@ import os
 import re
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
 
+from capsule_build.builder import LOCAL_BUILDER
 from capsule_build.cli.app import run
 from capsule_build.release.identity import TOKEN_VARIABLE
 from capsule_build.release.outputs import Outputs
@@ -22,6 +24,7 @@ from capsule_build.release.policy import KeylessPolicy
 from capsule_build.release.signer import SigningOptions
 from capsule_build.release.signing import open_signer
 from capsule_build.release.verification import verify_release
+from capsule_build.runtime.errors import SignatureError
 from tests.servers import isolate
 from tests.signable import write_release
 from tests.sigstore_instance import CI_SECRET, IDENTITY, ISSUER, Instance, RefusalError, running
@@ -185,6 +188,30 @@ def test_a_token_on_the_command_line_is_refused_and_not_repeated(
     said = "".join(capsys.readouterr())
     assert "can read it" in said
     assert token[:40] not in said
+
+
+WORKFLOW = "https://ci.example.org/owner/x.yml@refs/tags/v1"
+
+
+@pytest.mark.parametrize("identity", [WORKFLOW, "robot"])
+def test_an_identity_of_any_kind_signs(
+    instance: Instance,
+    dist: Path,
+    identity: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bundle = write_release(dist)
+    monkeypatch.setattr(instance.provider, "identity", identity)
+    assert sign(dist, instance, instance.provider.token()) == 0
+    assert f"Signed as {identity} ({ISSUER})" in capsys.readouterr().out
+    wanted = replace(policy(instance, dist.parent), identity=identity, builder=LOCAL_BUILDER)
+    if identity == WORKFLOW:
+        assert verify_release(bundle, wanted).signer == f"{identity} ({ISSUER})"
+    else:
+        # sigstore compares such a name together with its DER tag and length: nobody can name it.
+        with pytest.raises(SignatureError, match="SANs do not match robot"):
+            verify_release(bundle, wanted)
 
 
 FAULTS = [
