@@ -1,4 +1,8 @@
-"""What differs between two bundles, member by member: for who looks for why a build isn't reproducible."""
+"""What differs between two bundles, member by member: for who looks for why a build isn't reproducible.
+
+Unlike `comparison`, which says what changed in what a bundle holds, it also sees folders, times and order: all
+that decides its bytes.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +68,8 @@ class Comparison:
         return found or ["all members are the same: they are packed otherwise"]
 
 
-def compare_bundles(first: Path, second: Path) -> Comparison:
-    """Compare two bundles that keep the contract.
+def compare_members(first: Path, second: Path) -> Comparison:
+    """Compare the members of two bundles that keep the contract.
 
     Raises:
         ContractError: One of them doesn't.

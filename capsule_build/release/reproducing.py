@@ -21,7 +21,7 @@ from ..runtime.archive import check_bundle
 from ..runtime.errors import ContractError, InputError, UsageError
 from ..runtime.files import sha256_file
 from ..runtime.platforms import host_architecture
-from .comparing import compare_bundles
+from .comparing import compare_members
 from .outputs import Outputs
 from .provenance import read_provenance
 from .slsa import INPUT
@@ -157,7 +157,7 @@ def reproduce(task: Task, shop: Workshop, report: Reporter) -> Reproduction:
         )
     if result.packed.sha256 == task.provenance.sha256:
         return Reproduction(result.packed.sha256, None)
-    return Reproduction(result.packed.sha256, compare_bundles(task.bundle, task.plan.output))
+    return Reproduction(result.packed.sha256, compare_members(task.bundle, task.plan.output))
 
 
 def _check_sources(facts: Provenance, sources: Mapping[str, Path]) -> None:

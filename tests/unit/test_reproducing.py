@@ -13,7 +13,7 @@ from capsule_build.build import build
 from capsule_build.cli.definitions import load_definitions
 from capsule_build.pins import dump_pins
 from capsule_build.recipes import load_recipes
-from capsule_build.release.comparing import compare_bundles
+from capsule_build.release.comparing import compare_members
 from capsule_build.release.outputs import Outputs
 from capsule_build.release.provenance import make_provenance
 from capsule_build.release.reproducing import Reproduction, Task, plan_reproduction, reproduce
@@ -192,7 +192,7 @@ def test_kinds_modes_times_targets_and_order_are_compared(tmp_path: Path) -> Non
     second.change("share/zz-c", target=b"zz-b")
     (tmp_path / "1").write_bytes(first.data())
     (tmp_path / "2").write_bytes(second.data())
-    found = compare_bundles(tmp_path / "1", tmp_path / "2")
+    found = compare_members(tmp_path / "1", tmp_path / "2")
     assert {item.name: item.aspects for item in found.members} == {
         "share/zz-a": ("mode",),
         "share/zz-b": ("kind", "mode"),
@@ -206,6 +206,6 @@ def test_bundles_whose_members_are_the_same_are_packed_otherwise(tmp_path: Path)
     bundle = bundles.small_bundle()
     (tmp_path / "1").write_bytes(bundle.data())
     (tmp_path / "2").write_bytes(bundles.gzip(bundle.tar(), level=1))
-    found = compare_bundles(tmp_path / "1", tmp_path / "2")
+    found = compare_members(tmp_path / "1", tmp_path / "2")
     assert found.members == ()
     assert found.lines() == ["all members are the same: they are packed otherwise"]
