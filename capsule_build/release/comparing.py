@@ -1,7 +1,7 @@
 """What differs between two bundles, member by member: for who looks for why a build isn't reproducible.
 
-Unlike `comparison`, which says what changed in what a bundle holds, it also sees folders, times and order: all
-that decides its bytes.
+Unlike `comparison`, which says what changed in what a bundle holds, it also sees folders, times and order:
+all that decides its bytes.
 """
 
 from __future__ import annotations
