@@ -127,12 +127,18 @@ def _from_input(item: ReadyInput, component: Component) -> Part:
 def _from_packages(wanted: Packages, tree: Path, inside: Part) -> list[Part]:
     """Return the packages below a folder. Copies of one version are one component with several places."""
     found = _READERS[wanted.kind](tree, wanted.folder)
-    named = {f"{wanted.folder}/{name}": name for name in wanted.names} if wanted.kind == "npm" else {}
+    # What a recipe names lies in the folder itself; further down there may be other versions of it.
+    named = {
+        (package.name, package.version)
+        for package in found
+        if package.name in wanted.names
+        and package.place.count("/") == f"{wanted.folder}/{package.name}".count("/")
+    }
     copies: dict[str, list[Package]] = {}
     refs: dict[str, str] = {}
     for package in found:
-        top = package.name in wanted.names if wanted.kind == "pypi" else package.place in named
-        refs[package.place] = package.name if top else str(_purl(package))
+        is_named = (package.name, package.version) in named
+        refs[package.place] = package.name if is_named else str(_purl(package))
         copies.setdefault(refs[package.place], []).append(package)
     if missing := [name for name in wanted.names if name not in copies]:
         raise ContractError(

@@ -253,6 +253,28 @@ def test_what_upstream_linked_in_is_listed_by_what_its_headers_say(world: fakes.
     assert "tool/libx" in needs(data)["tool"]
 
 
+def test_a_copy_of_what_the_recipe_names_is_no_other_component(world: fakes.World) -> None:
+    inner = {"package.json": fakes.package_json("inner", fakes.INNER_VERSION, "MIT"), "LICENSE": b"text"}
+    other = {"package.json": fakes.package_json("inner", "1.0.0", "MIT"), "LICENSE": b"text"}
+    for place, package in (
+        (f"{MODULES}/a/node_modules/inner", inner),
+        (f"{MODULES}/b/node_modules/inner", other),
+    ):
+        fakes.write_tree(tree(world), {f"{place}/{name}": data for name, data in package.items()})
+    for name in ("a", "b"):
+        fakes.write_tree(
+            tree(world), {f"{MODULES}/{name}/package.json": fakes.package_json(name, "1", "MIT")}
+        )
+        fakes.write_tree(tree(world), {f"{MODULES}/{name}/LICENSE": b"text"})
+    data = sbom(world)
+    assert component_versions(data)["inner"] == fakes.INNER_VERSION
+    found = components(data)
+    assert len(found["inner"]["evidence"]["occurrences"]) == 2
+    assert found["pkg:npm/inner@1.0.0"]["evidence"]["occurrences"] == [
+        {"location": f"{MODULES}/b/node_modules/inner"}
+    ]
+
+
 def test_it_is_about_the_capsule(world: fakes.World) -> None:
     document = json.loads(sbom(world))
     root = document["metadata"]["component"]
