@@ -277,10 +277,7 @@ class Instance:
         ):
             raise WasmError("The guest has no function 'call'.")
         argument, result = abi.borrowed_string(request), abi.Val()
-        error = lib.wasmtime_component_func_call(
-            ctypes.byref(function), self._context, ctypes.byref(argument), 1, ctypes.byref(result), 1
-        )
-        check(error)
+        self._machine.call(function, self._context, argument, result, lambda: self.stop is not None)
         try:
             if result.of.string.size > MAX_ANSWER_BYTES:
                 raise WasmError(f"The task's result has more than {MAX_ANSWER_BYTES} bytes.")

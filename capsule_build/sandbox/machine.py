@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 
-from . import guest, wasmtime_abi
+from . import guest
+from . import wasmtime_abi as abi
+from .records import Record
 from .store import FORMAT, Store, prepare
 from .wasmtime_abi import HOST_CALLBACK, NO_FINALIZER, WasmError, check, lib
 
@@ -21,8 +23,29 @@ STACK_BYTES: Final = 1 << 20
 MAX_REQUEST_BYTES: Final = 64 << 20
 """Of one request of a guest to the host, which keeps it several times in memory while it reads it."""
 
+_CALLBACK_STACK_BYTES: Final = 5 << 20
+"""Of the stack of a function that waits, which is one of its own, for what is called from within it."""
+
 THREAD_STACK_BYTES: Final = 8 << 20
 """Of a thread that an instance runs in: its own, Wasmtime's and that of the callbacks."""
+
+
+class Kind(Record):
+    """Which guest a machine has.
+
+    Attributes:
+        key: Returns the name that the compiled guest has in the store: it tells all that the code depends on.
+        make: Returns the guest's WebAssembly.
+        about: What is made, and how long that takes, for whoever waits for it.
+        stack: Bytes of native stack for WebAssembly.
+        waits: Whether its function is one that waits (`async` in WIT), as that of an engine with promises is.
+    """
+
+    key: Callable[[], str]
+    make: Callable[[], bytes]
+    about: str
+    stack: int
+    waits: bool
 
 
 class Machine:
@@ -32,22 +55,32 @@ class Machine:
         answer: The host function: gets a store's context and the request, returns the answer.
         say: Hears what takes its time, where the guest has to be made first.
         store: Where compiled code is kept.
+        kind: The guest; without, that of Python.
 
     Raises:
         CapsuleError: Wasmtime isn't there, or the guest can't be made or kept.
     """
 
     def __init__(
-        self, answer: Callable[[int, bytes], bytes], *, say: Callable[[str], None], store: Store | None = None
+        self,
+        answer: Callable[[int, bytes], bytes],
+        *,
+        say: Callable[[str], None],
+        store: Store | None = None,
+        kind: Kind | None = None,
     ) -> None:
+        self._kind = kind or PYTHON
         config = lib.wasm_config_new()
         lib.wasmtime_config_consume_fuel_set(config, True)
         lib.wasmtime_config_epoch_interruption_set(config, True)
         lib.wasmtime_config_wasm_component_model_set(config, True)
-        lib.wasmtime_config_max_wasm_stack_set(config, STACK_BYTES)
+        lib.wasmtime_config_max_wasm_stack_set(config, self._kind.stack)
+        if self._kind.waits:
+            lib.wasmtime_config_wasm_component_model_async_set(config, True)
+            lib.wasmtime_config_async_stack_size_set(config, self._kind.stack + _CALLBACK_STACK_BYTES)
         self.engine: int = lib.wasm_engine_new_with_config(config)
         self.store = store or Store()
-        self.key = guest_key()
+        self.key = self._kind.key()
         self.component = self._load(say)
         self.linker: int = lib.wasmtime_component_linker_new(self.engine)
         check(lib.wasmtime_component_linker_add_wasip2(self.linker))
@@ -65,14 +98,48 @@ class Machine:
         """Make every running instance ask whether it shall go on."""
         lib.wasmtime_engine_increment_epoch(self.engine)
 
+    def call(
+        self,
+        function: abi.FuncHandle,
+        context: int,
+        argument: abi.Val,
+        result: abi.Val,
+        stopped: Callable[[], bool],
+    ) -> None:
+        """Call an instance's function with one value, for one.
+
+        Args:
+            function: The function.
+            context: Of its store.
+            argument: What it is given.
+            result: Where its answer goes.
+            stopped: Says whether it shall end.
+
+        Raises:
+            WasmError: It ended otherwise.
+        """
+        taken = (ctypes.byref(function), context, ctypes.byref(argument), 1, ctypes.byref(result), 1)
+        if not self._kind.waits:
+            check(lib.wasmtime_component_func_call(*taken))
+            return
+        error = ctypes.c_void_p()
+        future = lib.wasmtime_component_func_call_async(*taken, ctypes.byref(error))
+        # Wasmtime comes back from time to time, and goes on when it is asked again. Nothing that a guest can
+        # wait for comes from outside; where it waits for itself, Wasmtime ends it.
+        done = lib.wasmtime_call_future_poll(future)
+        while not done and not stopped():
+            done = lib.wasmtime_call_future_poll(future)
+        lib.wasmtime_call_future_delete(future)
+        check(error.value)
+        if not done:
+            raise WasmError("it was stopped while it waited")
+
     def _load(self, say: Callable[[str], None]) -> int:
         store, key = self.store, self.key
         for _ in range(2):
             handle = store.open(key)
             if handle is None:
-                from .making import ready_guest
-
-                prepare(store, key, ready_guest, self._compile, say)
+                prepare(store, key, self._kind.make, self._compile, say, about=self._kind.about)
                 continue
             component = ctypes.c_void_p()
             try:
@@ -93,9 +160,9 @@ class Machine:
     def _compile(self, wasm: bytes) -> bytes:
         component = ctypes.c_void_p()
         check(lib.wasmtime_component_new(self.engine, wasm, len(wasm), ctypes.byref(component)))
-        serialized = wasmtime_abi.ByteVec()
+        serialized = abi.ByteVec()
         check(lib.wasmtime_component_serialize(component, ctypes.byref(serialized)))
-        return wasmtime_abi.take_bytes(serialized)
+        return abi.take_bytes(serialized)
 
 
 def guest_key() -> str:
@@ -103,22 +170,32 @@ def guest_key() -> str:
     return f"guest-{guest.digest()[:24]}-{FORMAT}-{os.uname().machine}"
 
 
+def _ready_guest() -> bytes:
+    # Not needed to run a task.
+    from .making import ready_guest
+
+    return ready_guest()
+
+
+PYTHON: Final = Kind(guest_key, _ready_guest, "the guest's Python (about 20 s)", STACK_BYTES, waits=False)
+
+
 def _host_function(answer: Callable[[int, bytes], bytes]) -> ctypes._FuncPointer:
     def call(
         _data: int | None,
         context: int,
         _type: int | None,
-        arguments: ctypes._Pointer[wasmtime_abi.Val],
+        arguments: ctypes._Pointer[abi.Val],
         _count: int,
-        results: ctypes._Pointer[wasmtime_abi.Val],
+        results: ctypes._Pointer[abi.Val],
         _results: int,
     ) -> int:
         try:
             if arguments[0].of.string.size > MAX_REQUEST_BYTES:
-                return wasmtime_abi.new_error(f"A request has more than {MAX_REQUEST_BYTES} bytes.")
-            wasmtime_abi.put_string(results[0], answer(context, wasmtime_abi.read_string(arguments[0])))
+                return abi.new_error(f"A request has more than {MAX_REQUEST_BYTES} bytes.")
+            abi.put_string(results[0], answer(context, abi.read_string(arguments[0])))
         except BaseException as error:
-            return wasmtime_abi.new_error(f"host: {type(error).__name__}: {error}")
+            return abi.new_error(f"host: {type(error).__name__}: {error}")
         return 0
 
     return HOST_CALLBACK(call)

@@ -69,25 +69,44 @@ def make_guest(*, need_compiler: bool = False) -> bytes:
             f"The guest is made by componentize-py {guest.COMPONENTIZE}, and here it is {version}.",
             hint=f"pip install componentize-py=={guest.COMPONENTIZE}",
         )
-    compiler = shutil.which("cc")
-    if compiler is None and need_compiler:
-        raise CapsuleError(
-            "There is no C compiler 'cc', without which the guest's bytes would differ each time.",
-            hint="Debian: apt-get install gcc libc6-dev",
-        )
     with tempfile.TemporaryDirectory() as work:
-        source, output, steady = (Path(work, name) for name in ("source", "guest.wasm", "steady.so"))
+        source, output = Path(work, "source"), Path(work, "guest.wasm")
+        # The guest sees what lies in its folder: nothing but its own.
         for name, content in sorted(guest.files().items()):
-            # The guest sees what lies in its folder: nothing but its own.
-            path = (Path(work) if name == _STEADY else source) / name
+            if name == _STEADY:
+                continue
+            path = source / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         # Without PATH and VIRTUAL_ENV: it would add the packages of a Python that it finds to the guest.
-        environment = {"PATH": "", "HOME": work, "TMPDIR": work}
-        if compiler is not None:
-            run([compiler, *_FLAGS, "-o", str(steady), str(Path(work, _STEADY))])
-            environment["LD_PRELOAD"] = str(steady)
+        environment = steady_environment(Path(work), need_compiler=need_compiler)
         words = ["-d", "task.wit", "-w", "guest", "componentize", "capsule_guest"]
         words += ["-p", ".", "-o", str(output)]
         run([sys.executable, "-c", _COMPONENTIZE, *words], env=environment, cwd=source, timeout=_SECONDS)
         return output.read_bytes()
+
+
+def steady_environment(work: Path, *, need_compiler: bool) -> dict[str, str]:
+    """Return the environment that a guest is made in.
+
+    With a C compiler it is one where random bytes, times and the order of files are always the same.
+
+    Args:
+        work: A folder for what is made on the way.
+        need_compiler: Whether it is an error that there is none.
+
+    Raises:
+        CapsuleError: There is none.
+    """
+    environment = {"PATH": "", "HOME": str(work), "TMPDIR": str(work)}
+    compiler = shutil.which("cc")
+    if compiler is None:
+        if need_compiler:
+            raise CapsuleError(
+                "There is no C compiler 'cc', without which the guest's bytes would differ each time.",
+                hint="Debian: apt-get install gcc libc6-dev",
+            )
+        return environment
+    library = work / "steady.so"
+    run([compiler, *_FLAGS, "-o", str(library), str(Path(guest.sources(), _STEADY))])
+    return {**environment, "LD_PRELOAD": str(library)}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..runtime.errors import UsageError
 from ..runtime.files import write_atomically
 from .artifact import pack
+from .languages import JAVASCRIPT, PACKED_SUFFIX, SUFFIXES, language_of
 from .modules import collect
 from .options import ConfigError
 from .project import FILE, load_project
-from .request import PACKED_SUFFIX, SOURCE_SUFFIX
 from .running import machine
 from .source import load_source
 from .store import Store
@@ -62,13 +62,22 @@ def build(
     if name is None:
         raise ConfigError("No file was named.", hint=f"Name one, or set [workflow] entrypoint in {FILE}.")
     source = Path(working, name)
-    if source.suffix != SOURCE_SUFFIX:
-        raise ConfigError(f"{name} is no Python file ({SOURCE_SUFFIX}).")
+    language = language_of(name)
+    if language is None:
+        raise ConfigError(f"{name} is no file of tasks ({', '.join(SUFFIXES)}).")
     for folder in packages:
         if not Path(folder).is_dir():
             raise ConfigError(f"--packages {folder} is not a folder.")
-    file = load_source(str(source), project, machine(say), packages=packages)
-    own, installed = collect(str(source.resolve().parent), file.source.encode(), packages)
+    installed: dict[str, bytes] = {}
+    if language == JAVASCRIPT:
+        from .javascript.loading import load_javascript
+
+        loaded = load_javascript(str(source), project, machine(say, language), say)
+        file, own, modules = loaded.file, loaded.own, set(loaded.inputs) - {source.name}
+    else:
+        file = load_source(str(source), project, machine(say), packages=packages)
+        own, installed = collect(str(source.resolve().parent), file.source.encode(), packages)
+        modules = {*own, *installed}
     data = pack(file, own, installed)
     digest = hashlib.sha256(data).hexdigest()
     path = source.with_suffix(PACKED_SUFFIX)
@@ -79,6 +88,4 @@ def build(
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path.parent} can't be written to.")
     write_atomically(path, data)
-    return Packed(
-        str(path), digest, len(data), file.entry, tuple(file.tasks), tuple(sorted({*own, *installed}))
-    )
+    return Packed(str(path), digest, len(data), file.entry, tuple(file.tasks), tuple(sorted(modules)))

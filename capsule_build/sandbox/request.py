@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .grants import read_mount
+from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, SUFFIXES, language_of
 from .options import ConfigError
 from .project import FILE, load_project
 from .records import Record
@@ -16,9 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
-
-SOURCE_SUFFIX = ".py"
-PACKED_SUFFIX = ".wasm"
 
 
 class Request(Record):
@@ -79,17 +77,24 @@ def perform(
             f"{name} is no packed file ({PACKED_SUFFIX}).",
             hint="'capsule run' runs a source file; 'capsule build FILE --export' packs one.",
         )
-    if not packed and not path.endswith(SOURCE_SUFFIX):
+    language = language_of(path)
+    if not packed and language is None:
         raise ConfigError(
-            f"{name} is neither a Python file ({SOURCE_SUFFIX}) nor a packed one ({PACKED_SUFFIX})."
+            f"{name} is neither a file of tasks ({', '.join(SUFFIXES)}) nor a packed one ({PACKED_SUFFIX})."
         )
     mounts = [read_mount(text) for text in request.mounts]
-    engine = machine(say)
     if packed:
         from .artifact import load_artifact
 
         file = load_artifact(path)
+        engine = machine(say, language_of(file.path) or PYTHON)
+    elif language == JAVASCRIPT:
+        from .javascript.loading import load_javascript
+
+        engine = machine(say, JAVASCRIPT)
+        file = load_javascript(path, project, engine, say).file
     else:
+        engine = machine(say)
         file = load_source(path, project, engine, packages=_folders(request))
     context = Context(file, engine, request.working, output, event, request.shared_compute)
     return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)

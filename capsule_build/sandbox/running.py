@@ -1,8 +1,8 @@
 """From a task's name to its envelope: tries, nested tasks, and what the guest may ask of the host.
 
-A guest asks with one function, whose requests name no grants: `task`, `http`, `module`, `data`. Each is
-answered by the policy of the task whose instance asks. That policy was settled before any of the file's code
-ran.
+A guest asks with one function, whose requests name no grants: `task`, `http`, `print`, `module`, `data`. Each
+is answered by the policy of the task whose instance asks. That policy was settled before any of the file's
+code ran.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..runtime.errors import CapsuleError
 from . import jsontext
 from .grants import close_folders, open_folders
 from .instance import Instance, Setup, answer
+from .languages import JAVASCRIPT, PYTHON
 from .machine import Machine
 from .options import MAX_MEMORY, ConfigError
 from .project import variables
@@ -54,7 +55,7 @@ START_BYTES: Final = 32 << 20
 _RETRIED: Final = {"task_error", "timeout", "fuel_exhausted", "memory_exceeded", "wasm_error"}
 _NEARLY_FULL: Final = 0.9
 
-_machine: Machine | None = None
+_machines: dict[str, Machine] = {}
 _making = _thread.allocate_lock()
 
 
@@ -86,17 +87,21 @@ class Caller(Record):
     deadline: float | None
 
 
-def machine(say: Callable[[str], None]) -> Machine:
-    """Return this process's machine; made when it is first asked for.
+def machine(say: Callable[[str], None], language: str = PYTHON) -> Machine:
+    """Return this process's machine for a language; made when it is first asked for.
 
     Raises:
         CapsuleError: It can't be.
     """
-    global _machine  # noqa: PLW0603 (one engine holds the guest for all threads)
     with _making:
-        if _machine is None:
-            _machine = Machine(answer, say=say)
-        return _machine
+        if language not in _machines:
+            if language == JAVASCRIPT:
+                from .javascript.machine import make_machine
+
+                _machines[language] = make_machine(answer, say)
+            else:
+                _machines[language] = Machine(answer, say=say)
+        return _machines[language]
 
 
 def run_entry(
@@ -306,12 +311,25 @@ def _given(
             return _nested(context, request, caller)
         case "http":
             return _http(policy, request, caller.deadline, requests)
+        case "print":
+            return context.output(
+                2 if request["stream"] == 2 else 1, request["text"].encode("utf-8", "replace")
+            )
         case "module":
             return context.file.modules.module(request["name"])
         case "data":
             return context.file.modules.data(request["package"], request["path"])
         case _:
             raise ValueError("the host has no such operation")
+
+
+def _print(context: Context, stream: Any, text: str) -> None:
+    data = text.encode()
+    try:
+        context.output(2 if stream == 2 else 1, data)
+    except OSError:
+        # Who reads has had enough, which is nothing of the task's.
+        pass
 
 
 def _refusal(kind: str, message: str) -> bytes:

@@ -32,7 +32,7 @@ MAX_SOURCE_BYTES: Final = 8 << 20
 _READING_MEMORY: Final = 1 << 30
 _READING_SECONDS: Final = 10.0
 _REMEMBERED: Final = 64
-_descriptions: dict[tuple[str, str], dict[str, Any]] = {}
+_descriptions: dict[tuple[str, str, str, str | None], dict[str, Any]] = {}
 
 
 class TaskFile(Record):
@@ -93,18 +93,34 @@ def read_file(path: str, *, limit: int = MAX_SOURCE_BYTES) -> bytes:
     return data
 
 
-def read_tasks(text: str, name: str, project: Project, machine: Machine) -> tuple[dict[str, Policy], str]:
+def read_tasks(
+    text: str,
+    name: str,
+    project: Project,
+    machine: Machine,
+    *,
+    source_map: str | None = None,
+    hint: str = 'Name one of them: @task(name="main").',
+) -> tuple[dict[str, Policy], str]:
     """Return the tasks of a file, and the name of the one that a run begins with.
+
+    Args:
+        text: The file's text, or what was made of it.
+        name: How messages name it.
+        project: The defaults of its tasks.
+        machine: Reads its syntax.
+        source_map: Tells places in the text from those in the files that it was made of.
+        hint: How a task is made the one to begin with.
 
     Raises:
         ConfigError: What the file says of them can't be, or there is none to begin with.
     """
-    described = _describe(text, name, machine)
+    described = _describe(text, name, machine, source_map)
     if "problem" in described:
         raise ConfigError(described["problem"])
     tasks: dict[str, Policy] = {}
     for task in described["tasks"]:
-        where = f"{name}, line {task['line']}"
+        where = task.get("where") or f"{name}, line {task['line']}"
         options = {**project.defaults, **task["options"]}
         policy = make_policy(options, name=task["name"], function=task["function"], where=where)
         if policy.name in tasks:
@@ -127,20 +143,20 @@ def read_tasks(text: str, name: str, project: Project, machine: Machine) -> tupl
         there += f" Its functions: {', '.join(functions[:20])}."
     raise ConfigError(
         f"{name} has no task to begin with: no task 'main', no function main(), no single task. {there}",
-        hint='Name one of them: @task(name="main").',
+        hint=hint,
     )
 
 
-def _describe(text: str, name: str, machine: Machine) -> dict[str, Any]:
+def _describe(text: str, name: str, machine: Machine, source_map: str | None) -> dict[str, Any]:
     """Return what a file's syntax says. It is kept beside the compiled code, by a digest of the text."""
-    key = (name, text)
+    key = (machine.key, name, text, source_map)
     if key in _descriptions:
         return _descriptions[key]
-    told = jsontext.dumps([machine.key, name, text]).encode()
+    told = jsontext.dumps(key).encode()
     note = f"tasks-{_blake2.blake2b(told, digest_size=32).hexdigest()}.json"
     kept = machine.store.note(note)
     if kept is None:
-        kept = _read_syntax(text, name, machine)
+        kept = _read_syntax(text, name, machine, source_map)
         if len(kept) <= MAX_NOTE_BYTES:
             try:
                 machine.store.put_note(note, kept)
@@ -154,7 +170,7 @@ def _describe(text: str, name: str, machine: Machine) -> dict[str, Any]:
     return described
 
 
-def _read_syntax(text: str, name: str, machine: Machine) -> bytes:
+def _read_syntax(text: str, name: str, machine: Machine, source_map: str | None) -> bytes:
     setup = Setup(
         fuel=COMPUTE["LOW"] * 100,
         memory=_READING_MEMORY,
@@ -164,7 +180,7 @@ def _read_syntax(text: str, name: str, machine: Machine) -> bytes:
         output=lambda _number, _data: None,
         answer=lambda _request, _instance: b'{"answer": null}',
     )
-    request = jsontext.dumps({"op": "describe", "source": text, "path": name}).encode()
+    request = jsontext.dumps({"op": "describe", "source": text, "path": name, "map": source_map}).encode()
     outcome = Instance(machine, setup).run(request)
     if outcome.kind != "answer":
         said = outcome.answer.decode("utf-8", "replace")

@@ -68,7 +68,7 @@ class Store:
             return None
         if not stat.S_ISDIR(folder.st_mode):
             raise StoreError(f"{self.root} is not a folder.", hint="Remove it.")
-        _require_private(folder, self.root)
+        require_private(folder, self.root)
         path = f"{self.root}/{key}.cwasm"
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -77,7 +77,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"{path} can't be opened: {error.strerror}.", hint="Remove it.") from error
         try:
-            _require_private(os.fstat(handle), path)
+            require_private(os.fstat(handle), path)
             if self._is_genuine(key, handle):
                 return handle
         except BaseException:
@@ -103,7 +103,7 @@ class Store:
         from ..runtime.files import write_atomically
 
         os.makedirs(self.root, mode=0o700, exist_ok=True)
-        _require_private(os.lstat(self.root), self.root)
+        require_private(os.lstat(self.root), self.root)
         self.remove(key)
         path = f"{self.root}/{key}"
         write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
@@ -111,7 +111,7 @@ class Store:
         record = {
             "sha256": hashlib.sha256(compiled).hexdigest(),
             "made_from": made_from,
-            "seen": _identity(os.stat(f"{path}.cwasm")),
+            "seen": identity(os.stat(f"{path}.cwasm")),
         }
         write_atomically(_path(f"{path}.json"), jsontext.dumps(record).encode(), mode=0o600)
 
@@ -151,7 +151,7 @@ class Store:
         record = self._record(key)
         if record is None:
             return False
-        if record["seen"] == _identity(os.fstat(handle)):
+        if record["seen"] == identity(os.fstat(handle)):
             return True
         import hashlib
 
@@ -164,7 +164,7 @@ class Store:
             return False
         from ..runtime.files import write_atomically
 
-        record["seen"] = _identity(os.fstat(handle))
+        record["seen"] = identity(os.fstat(handle))
         write_atomically(_path(f"{self.root}/{key}.json"), jsontext.dumps(record).encode(), mode=0o600)
         return True
 
@@ -177,8 +177,12 @@ class Store:
             return record
         return None
 
-    def note(self, name: str) -> bytes | None:
+    def note(self, name: str, *, limit: int = MAX_NOTE_BYTES) -> bytes | None:
         """Return what a small file holds, or `None` when there is none.
+
+        Args:
+            name: As `put_note` was given it.
+            limit: Bytes that it has at most.
 
         Raises:
             StoreError: It could have been written by somebody else.
@@ -189,8 +193,8 @@ class Store:
         except OSError:
             return None
         with os.fdopen(handle, "rb") as stream:
-            _require_private(os.fstat(handle), path)
-            return stream.read(MAX_NOTE_BYTES)
+            require_private(os.fstat(handle), path)
+            return stream.read(limit)
 
     def put_note(self, name: str, data: bytes) -> None:
         """Keep a small file, in a folder that `open` has found private. Of each kind, a thousand stay.
@@ -222,11 +226,17 @@ def _path(text: str) -> Any:
     return Path(text)
 
 
-def _identity(status: os.stat_result) -> list[int]:
+def identity(status: os.stat_result) -> list[int]:
+    """Return what a file can't keep when it is changed: the kernel sets the time of a change."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _require_private(status: os.stat_result, path: str) -> None:
+def require_private(status: os.stat_result, path: str) -> None:
+    """Refuse what somebody else could have written.
+
+    Raises:
+        StoreError: It isn't this user's own, or others may use it.
+    """
     if status.st_uid != os.geteuid():
         raise StoreError(
             f"{path} belongs to user {status.st_uid}; compiled code is only taken from one's own files.",
@@ -245,6 +255,8 @@ def prepare(
     make: Callable[[], bytes],
     compile_guest: Callable[[bytes], bytes],
     say: Callable[[str], None],
+    *,
+    about: str,
 ) -> None:
     """Make and compile the guest, if no other process has done so meanwhile.
 
@@ -254,6 +266,7 @@ def prepare(
         make: Returns the guest's WebAssembly.
         compile_guest: Turns that into machine code.
         say: Hears what takes its time.
+        about: What is made, and how long that takes.
     """
     import hashlib
 
@@ -263,7 +276,7 @@ def prepare(
         if handle is not None:
             os.close(handle)
             return
-        say("Preparing the sandbox, once on this machine (about 20 s): the guest's Python ...")
+        say(f"Preparing the sandbox, once on this machine: {about} ...")
         wasm = make()
         say("Preparing the sandbox, once on this machine: machine code ...")
         store.put(key, compile_guest(wasm), made_from=hashlib.sha256(wasm).hexdigest())

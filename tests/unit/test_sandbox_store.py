@@ -116,7 +116,7 @@ def test_it_is_made_once_and_told(tmp_path: Path) -> None:
         return b"wasm"
 
     for _ in range(2):
-        prepare(store, "key", make, lambda wasm: wasm + CODE, said.append)
+        prepare(store, "key", make, lambda wasm: wasm + CODE, said.append, about="it")
     assert content(store) == b"wasm" + CODE
     assert len(made) == 1
     assert len(said) == 3

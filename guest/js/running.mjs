@@ -1,0 +1,85 @@
+// One task, from its file's text to its answer.
+
+import { builtin } from "./builtin.mjs";
+import { show } from "./console.mjs";
+import { PermissionError, ask, print } from "./host.mjs";
+import { until } from "./loop.mjs";
+import { SourceMap } from "./map.mjs";
+import process, { Exit } from "./node/process.mjs";
+import { adopt, functionOf } from "./sdk.mjs";
+
+const DENIED = ["EPERM", "EACCES", "EROFS"];
+const FRAME = /<input>:(\d+):(\d+)/g;
+
+/** Run a task and return its answer as JSON: `{result}` or `{error: {type, message}}`. */
+export async function runTask(wanted) {
+  try {
+    const result = await until(outcome(wanted));
+    return whole(result);
+  } catch (error) {
+    return JSON.stringify({ error: asError(error, wanted.path) });
+  }
+}
+
+// Whole before the answer is begun: a result that isn't JSON is an error of the task, and it ran once.
+function whole(result) {
+  if (result === undefined) return '{"result": null}';
+  const text = JSON.stringify(result);
+  if (text === undefined) throw new TypeError(`a result of type ${typeof result} is not JSON`);
+  return `{"result": ${text}}`;
+}
+
+async function outcome(wanted) {
+  process.argv = ["capsule", wanted.path, ...wanted.args.map((arg) => (typeof arg === "string" ? arg : JSON.stringify(arg)))];
+  if (Object.keys(wanted.kwargs).length > 0) throw new TypeError("a JavaScript task has no keyword arguments");
+  const module = { exports: {} };
+  // On one line, so that lines stay those of the source map.
+  const code = `(function (require, module, exports) {${wanted.source}\n})`;
+  (0, eval)(code)(builtin, module, module.exports);
+  adopt(module.exports);
+  const task = wanted.plain ? plain(module.exports, wanted.function) : functionOf(wanted.task);
+  if (typeof task !== "function") throw new ReferenceError(`the file defines no task '${wanted.task}' when it is run`);
+  return task(...wanted.args);
+}
+
+const plain = (exported, name) => exported[name] ?? exported.default;
+
+function asError(error, path) {
+  if (error instanceof Exit) return { type: "task_error", message: `The task ended itself: process.exit(${error.status}).` };
+  const lines = sourceMap();
+  const name = error instanceof Error || error instanceof DOMException ? String(error.name) : "Error";
+  const text = name === "Error" && !(error instanceof Error) ? `thrown: ${shown(error)}` : String(error.message);
+  const places = [];
+  const trace = String(error?.stack ?? "").replace(FRAME, (_, line, column) => {
+    // The first line begins behind what is put before the source.
+    const place = lines.place(Number(line), Number(column) - 1) ?? path;
+    places.push(place);
+    return place.replace(", line ", ":");
+  });
+  try {
+    print(2, `${name}: ${text}\n${trace.split("\n").filter((line) => !line.includes("componentize-qjs:")).join("\n")}\n`);
+  } catch {
+    // What can't be said doesn't change what is done.
+  }
+  let type = "task_error";
+  if (/out of memory/.test(text) && name === "InternalError") type = "memory_exceeded";
+  else if (error instanceof PermissionError || DENIED.includes(error?.code)) type = "permission_denied";
+  const where = places.find((place) => !place.includes("node_modules/")) ?? places[0];
+  return { type, message: `${name}: ${text}${where ? ` (${where})` : ""}` };
+}
+
+function shown(value) {
+  try {
+    return show(value).slice(0, 1000);
+  } catch {
+    return typeof value;
+  }
+}
+
+function sourceMap() {
+  try {
+    return new SourceMap(ask({ op: "module", name: "source_map" })?.source);
+  } catch {
+    return new SourceMap(null);
+  }
+}
