@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.timeout(1800)]
 __all__ = ["podman_limits", "running"]
 
 DIRECT = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
@@ -89,6 +89,7 @@ def everything() -> list[str]:
     return words
 
 
+@pytest.mark.parametrize("engine", ["podman"], indirect=True)
 def test_what_can_be_built_here_is_released_verified_and_installed(
     dist: Path, tmp_path: Path, running: Containers
 ) -> None:
