@@ -1,4 +1,4 @@
-"""Puts the guest of task capsules into a wheel, ready; hatchling calls it.
+"""Puts the guests of task capsules into a wheel, ready; hatchling calls it.
 
 An editable install has none: it makes one at its first use.
 """
@@ -15,23 +15,29 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class GuestHook(BuildHookInterface):  # type: ignore[type-arg, misc]
-    """Makes the guest, and refuses one that isn't the recorded one: a wheel's bytes are no accident."""
+    """Makes the guests, and refuses one that isn't the recorded one: a wheel's bytes are no accident."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the guest and add it to what the wheel holds."""
+        """Make the guests and add them to what the wheel holds."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from capsule_build.sandbox import guest, making
+        from capsule_build.sandbox import making as python
+        from capsule_build.sandbox.guest import PREBUILT
+        from capsule_build.sandbox.javascript import making as javascript
 
-        wasm = making.make_guest(need_compiler=True)
-        digest = hashlib.sha256(wasm).hexdigest()
-        if digest != making.recorded_digest():
-            raise RuntimeError(f"The guest has the SHA-256 {digest}; guest/{making.RECORD} records another.")
         self._folder = tempfile.TemporaryDirectory()
-        path = Path(self._folder.name, guest.PREBUILT)
-        path.write_bytes(wasm)
-        build_data["force_include"][str(path)] = f"capsule_build/_data/guest/{guest.PREBUILT}"
+        for folder, making in (("guest", python), ("guest/js", javascript)):
+            wasm = making.make_guest(need_compiler=True)
+            digest = hashlib.sha256(wasm).hexdigest()
+            if digest != making.recorded_digest():
+                raise RuntimeError(
+                    f"The guest has the SHA-256 {digest}; {folder}/{making.RECORD} records another."
+                )
+            path = Path(self._folder.name, folder, PREBUILT)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(wasm)
+            build_data["force_include"][str(path)] = f"capsule_build/_data/{folder}/{PREBUILT}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was made for the wheel."""

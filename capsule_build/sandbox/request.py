@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .grants import read_mount
-from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, SUFFIXES, language_of
+from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, language_of
 from .options import ConfigError
 from .project import FILE, load_project
 from .records import Record
@@ -80,7 +80,8 @@ def perform(
     language = language_of(path)
     if not packed and language is None:
         raise ConfigError(
-            f"{name} is neither a file of tasks ({', '.join(SUFFIXES)}) nor a packed one ({PACKED_SUFFIX})."
+            f"{name} is neither a Python file (.py), nor one of JavaScript or TypeScript (.js, .mjs, .ts), "
+            f"nor a packed one ({PACKED_SUFFIX})."
         )
     mounts = [read_mount(text) for text in request.mounts]
     if packed:

@@ -20,7 +20,10 @@ def build(
     *,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="A Python file; default: capsule.toml's entrypoint."),
+        typer.Argument(
+            metavar="[FILE]",
+            help="A file of Python, JavaScript or TypeScript; default: capsule.toml's entrypoint.",
+        ),
     ] = None,
     export: Annotated[
         bool, typer.Option("--export", help="Write the packed file beside the source.")

@@ -39,7 +39,10 @@ def run(
     *,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="A Python file; default: capsule.toml's entrypoint."),
+        typer.Argument(
+            metavar="[FILE]",
+            help="A file of Python, JavaScript or TypeScript; default: capsule.toml's entrypoint.",
+        ),
     ] = None,
     args: _Args = None,
     as_json: _Json = False,
