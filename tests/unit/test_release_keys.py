@@ -113,6 +113,11 @@ def test_statements_and_files_arent_taken_for_each_other(signed: Outputs, key: P
     refused(signed, KeyPolicy(public(key)), "signs a statement, not a file")
 
 
+def test_another_type_of_payload(signed: Outputs, key: Path) -> None:
+    edited(signed.provenance_signature, lambda found: found["dsseEnvelope"].update(payloadType="text/plain"))
+    refused(signed, KeyPolicy(public(key)), "signs something of the type 'text/plain'")
+
+
 def test_another_builder_must_be_named(signed: Outputs, key: Path) -> None:
     refused(signed, KeyPolicy(public(key), builder="https://ci.example.org/x"), "is wanted")
 

@@ -13,6 +13,7 @@ import pytest
 
 from capsule_build.builder import LOCAL_BUILDER
 from capsule_build.release.outputs import Outputs
+from capsule_build.release.signing import sbom_statement
 from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError
 from tests.signable import write_release
@@ -57,6 +58,21 @@ def test_another_type_of_payload(shelf: Shelf, policy: KeylessPolicy, tmp_path: 
     refused(outputs, policy, "DSSE: invalid signature")
 
 
+def test_another_type_of_payload_that_was_signed_as_such(
+    instance: Instance,
+    shelf: Shelf,
+    policy: KeylessPolicy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path / "dist")
+    monkeypatch.setattr("sigstore.dsse.Envelope._TYPE", "text/plain")
+    outputs.provenance_signature.write_bytes(
+        raw_statement(outputs.provenance.read_bytes(), instance, tmp_path)
+    )
+    refused(outputs, policy, "signs something of the type 'text/plain'")
+
+
 @pytest.mark.parametrize("what", ["provenance", "sbom"])
 def test_the_valid_statement_of_another_bundle(
     shelf: Shelf, policy: KeylessPolicy, tmp_path: Path, what: str
@@ -80,6 +96,9 @@ def test_a_signature_in_a_statements_place_and_the_reverse(
     outputs = taken(shelf.signed("v1"), tmp_path / "three")
     shutil.copy(outputs.sbom_signature, outputs.provenance_signature)
     refused(outputs, policy, "has the predicate type 'https://cyclonedx.org/bom'")
+    outputs = taken(shelf.signed("v1"), tmp_path / "four")
+    shutil.copy(outputs.provenance_signature, outputs.sbom_signature)
+    refused(outputs, policy, "has the predicate type 'https://slsa.dev/provenance/v1'")
 
 
 def second_subject(document: dict[str, Any]) -> None:
@@ -178,6 +197,41 @@ def rewrite(outputs: Outputs, data: bytes) -> None:
     after = hashlib.sha256(data).hexdigest()
     for path in (outputs.digest, outputs.provenance, outputs.sbom):
         path.write_bytes(path.read_bytes().replace(before.encode(), after.encode()))
+
+
+def test_an_sbom_that_isnt_the_bundles_own_though_it_is_signed(
+    instance: Instance, shelf: Shelf, policy: KeylessPolicy, tmp_path: Path
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path / "dist")
+    edited(outputs.sbom, lambda document: document["components"][0].update(description="something else"))
+    sign(outputs.bundle, instance)
+    refused(outputs, policy, "isn't what the SBOM inside", ContractError)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda document: document["components"].append(document["components"][0]), "twice"),
+        (lambda document: document.update(surprise=1), "schema"),
+    ],
+)
+def test_an_sbom_that_doesnt_hold_though_it_is_signed(
+    instance: Instance,
+    shelf: Shelf,
+    policy: KeylessPolicy,
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], None],
+    reason: str,
+) -> None:
+    outputs = taken(shelf.signed("v1"), tmp_path / "dist")
+    edited(outputs.sbom, change)
+    # What signs here doesn't sign it; somebody else's program might.
+    with pytest.raises(ContractError, match=reason):
+        sign(outputs.bundle, instance)
+    sha256 = hashlib.sha256(outputs.bundle.read_bytes()).hexdigest()
+    statement = sbom_statement(outputs.sbom.read_bytes(), outputs.bundle.name, sha256)
+    outputs.sbom_signature.write_bytes(raw_statement(statement, instance, tmp_path))
+    refused(outputs, policy, reason, ContractError)
 
 
 def test_another_name_than_the_signed_one(shelf: Shelf, policy: KeylessPolicy, tmp_path: Path) -> None:
