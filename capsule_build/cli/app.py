@@ -59,10 +59,16 @@ def make_app(folder: Path) -> typer.Typer:
         del recipes, version
 
     known = load_recipes(folder)
-    for module in (bundles, lock, pins, sign, verify, cache, doctor):
+    # In the order of the help.
+    build.register(app, known, folder)
+    bundles.register(app)
+    trial.register(app, known, folder)
+    release.register(app, known, folder)
+    for module in (sign, verify, lock):
         module.register(app)
-    for module in (trial, release, reproduce, build):
-        module.register(app, known, folder)
+    reproduce.register(app, known, folder)
+    for module in (pins, cache, doctor):
+        module.register(app)
     names = [command.name for command in app.registered_commands] + [
         group.name for group in app.registered_groups
     ]

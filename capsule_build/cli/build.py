@@ -17,7 +17,7 @@ from ..resources import default_dist
 from ..runtime.errors import CapsuleError, UsageError
 from ..runtime.platforms import host_architecture
 from ..sources import parse_sources
-from . import options
+from . import options, panels
 from .definitions import Definitions, load_definitions
 from .output import err, human_size, out, print_json, print_table
 from .workshop import open_workshop
@@ -44,9 +44,9 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
             f"Print what a build of {escape(recipe.title)} would do.",
             (),
         )
-    app.add_typer(plan_app, name="plan")
+    app.add_typer(plan_app, name="plan", rich_help_panel=panels.BUILD)
 
-    @app.command("all")
+    @app.command("all", rich_help_panel=panels.BUILD)
     def build_all(
         container_cli: str = options.ENGINE,
         docker: str = options.DEPRECATED_ENGINE,
@@ -151,7 +151,7 @@ def _command(
     ]
     command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {name: kind for name, kind, _ in parameters}
-    app.command(recipe.id, help=help_text)(command)
+    app.command(recipe.id, help=help_text, rich_help_panel=panels.BUILD)(command)
 
 
 def _options(libc: str, **more: Any) -> BuildOptions:

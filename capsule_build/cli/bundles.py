@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..runtime.archive import check_bundle
+from . import panels
 from .diff import diff
 from .output import human_size, out, print_json, print_table
 
@@ -33,9 +34,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a sche
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("check")(check)
-    app.command("inspect")(inspect)
-    app.command("diff")(diff)
+    app.command("check", rich_help_panel=panels.BUNDLES)(check)
+    app.command("inspect", rich_help_panel=panels.BUNDLES)(inspect)
+    app.command("diff", rich_help_panel=panels.BUNDLES)(diff)
 
 
 def check(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from ..fetch.cache import Cache
+from . import panels
 from .definitions import load_definitions
 from .output import human_size, out, print_json, print_table
 from .pins import counted, recipe_folder
@@ -19,7 +20,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Show or clean the cache of inputs.")
     group.command("list")(list_entries)
     group.command("prune")(prune)
-    app.add_typer(group, name="cache")
+    app.add_typer(group, name="cache", rich_help_panel=panels.INPUTS)
 
 
 def list_entries(

@@ -11,6 +11,7 @@ from ..doctor import Diagnosis, examine
 from ..fetch.cache import Cache
 from ..resources import default_dist
 from ..runtime.errors import EngineError
+from . import panels
 from .output import out, print_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _MARKS: Final = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "fail": "[re
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("doctor")(doctor)
+    app.command("doctor", rich_help_panel=panels.MACHINE)(doctor)
 
 
 def doctor(

@@ -10,7 +10,7 @@ import typer
 from ..resources import checkout, default_dist
 from ..runtime.errors import UsageError
 from ..runtime.platforms import Platform
-from . import options
+from . import options, panels
 from .output import err, out, print_json
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ AllowOverrides = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("lock")(lock)
+    app.command("lock", rich_help_panel=panels.RELEASE)(lock)
 
 
 def lock(

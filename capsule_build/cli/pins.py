@@ -14,6 +14,7 @@ from ..fetch.mirror import export as export_files
 from ..fetch.mirror import prepare_export
 from ..fetch.update import changes, named, update, write_pins
 from ..resources import recipes_dir
+from . import panels
 from .definitions import load_definitions
 from .output import err, human_size, out, print_json, print_table
 from .progress import build_reporter
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_pins)
     group.command("update")(update_pins)
     group.command("export")(export)
-    app.add_typer(group, name="pins")
+    app.add_typer(group, name="pins", rich_help_panel=panels.INPUTS)
 
 
 def recipe_folder(context: typer.Context) -> Path:

@@ -10,7 +10,7 @@ import typer
 
 from ..resources import default_dist
 from ..runtime.errors import UsageError
-from . import options
+from . import options, panels
 from .definitions import load_definitions
 from .lock import AllowOverrides, BaseUrl, Dist, Lock, Replace, lock_path, print_changes
 from .output import err, human_size, out, print_json, print_table
@@ -61,7 +61,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be built
 def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """Add the command."""
 
-    @app.command("release")
+    @app.command("release", rich_help_panel=panels.RELEASE)
     def release(
         names: Names = None,
         everything: Everything = False,

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from ..sources import parse_sources
-from . import options
+from . import options, panels
 from .definitions import load_definitions
 from .output import err, out, print_json
 from .workshop import open_workshop
@@ -48,7 +48,7 @@ Sources = Annotated[
 def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """Add the command."""
 
-    @app.command("reproduce")
+    @app.command("reproduce", rich_help_panel=panels.RELEASE)
     def reproduce_bundle(
         bundle: Bundle,
         provenance: Provenance = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
-from . import options
+from . import options, panels
 from .choice import Bundles, Dist, choose_bundles
 from .output import err, out, print_json
 from .progress import build_reporter
@@ -44,7 +44,7 @@ Timeout = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sign")(sign)
+    app.command("sign", rich_help_panel=panels.RELEASE)(sign)
 
 
 def sign(

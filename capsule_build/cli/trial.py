@@ -12,7 +12,7 @@ from ..recipes import find_recipe
 from ..runtime.archive import check_bundle
 from ..runtime.errors import UsageError
 from ..runtime.platforms import Platform, host_architecture
-from . import options
+from . import options, panels
 from .definitions import load_definitions
 from .output import err, print_json, print_table
 
@@ -37,7 +37,7 @@ Image = Annotated[
 def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """Add the command."""
 
-    @app.command("test")
+    @app.command("test", rich_help_panel=panels.BUNDLES)
     def test(
         bundle: Bundle,
         image: Image = None,

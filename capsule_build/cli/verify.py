@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..runtime.errors import CapsuleError, UsageError
-from . import options
+from . import options, panels
 from .choice import Bundles, Dist, choose_bundles
 from .output import print_error, print_json, print_table
 
@@ -51,7 +51,7 @@ _Builder = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("verify")(verify)
+    app.command("verify", rich_help_panel=panels.RELEASE)(verify)
 
 
 def verify(
