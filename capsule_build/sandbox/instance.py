@@ -100,6 +100,11 @@ def answer(context: int, request: bytes) -> bytes:
     return instance.setup.answer(request, instance)
 
 
+def abandoned() -> int:
+    """Return how many instances of this process still wait in calls of the system, past their time."""
+    return len(_abandoned)
+
+
 class Instance:
     """An instance that runs once.
 

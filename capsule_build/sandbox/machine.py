@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 STACK_BYTES: Final = 1 << 20
 """Of native stack for WebAssembly. CPython's own limit of recursion comes first."""
 
+START_BYTES: Final = 32 << 20
+"""Of memory, that any task in Python can start in."""
+
 MAX_REQUEST_BYTES: Final = 64 << 20
 """Of one request of a guest to the host, which keeps it several times in memory while it reads it."""
 
@@ -37,6 +40,7 @@ class Kind(Record):
         key: Returns the name that the compiled guest has in the store: it tells all that the code depends on.
         make: Returns the guest's WebAssembly.
         about: What is made, and how long that takes, for whoever waits for it.
+        smallest: Bytes of memory, that any task can start in.
         stack: Bytes of native stack for WebAssembly.
         waits: Whether its function is one that waits (`async` in WIT), as that of an engine with promises is.
     """
@@ -44,6 +48,7 @@ class Kind(Record):
     key: Callable[[], str]
     make: Callable[[], bytes]
     about: str
+    smallest: int
     stack: int
     waits: bool
 
@@ -70,6 +75,7 @@ class Machine:
         kind: Kind | None = None,
     ) -> None:
         self._kind = kind or PYTHON
+        self.smallest = self._kind.smallest
         config = lib.wasm_config_new()
         lib.wasmtime_config_consume_fuel_set(config, True)
         lib.wasmtime_config_epoch_interruption_set(config, True)
@@ -177,7 +183,9 @@ def _ready_guest() -> bytes:
     return ready_guest()
 
 
-PYTHON: Final = Kind(guest_key, _ready_guest, "the guest's Python (about 20 s)", STACK_BYTES, waits=False)
+PYTHON: Final = Kind(
+    guest_key, _ready_guest, "the guest's Python (about 20 s)", START_BYTES, STACK_BYTES, waits=False
+)
 
 
 def _host_function(answer: Callable[[int, bytes], bytes]) -> ctypes._FuncPointer:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
+from ..runtime.errors import CapsuleError
 from .grants import read_mount
 from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, language_of
 from .options import ConfigError
 from .project import FILE, load_project
 from .records import Record
-from .running import Context, machine, run_entry
+from .running import Context, failure, machine, run_entry
 from .source import load_source
 
 TYPE_CHECKING = False
@@ -99,6 +100,21 @@ def perform(
         file = load_source(path, project, engine, packages=_folders(request))
     context = Context(file, engine, request.working, output, event, request.shared_compute)
     return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)
+
+
+def attempt(
+    request: Request,
+    *,
+    output: Callable[[int, bytes], None],
+    event: Callable[[str, str], None],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run a file as `perform` does, and return an envelope also where it can't be run."""
+    try:
+        return perform(request, output=output, event=event, say=say)
+    except CapsuleError as error:
+        kind = "config_error" if error.exit_code in (ConfigError.exit_code, 5) else "wasm_error"
+        return failure("main", kind, str(error))
 
 
 def _folders(request: Request) -> list[str]:

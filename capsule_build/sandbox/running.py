@@ -49,9 +49,6 @@ ERROR_TYPES: Final = (
 )
 """What `error_type` may be."""
 
-START_BYTES: Final = 32 << 20
-"""Of memory, that any task can start in."""
-
 _RETRIED: Final = {"task_error", "timeout", "fuel_exhausted", "memory_exceeded", "wasm_error"}
 _NEARLY_FULL: Final = 0.9
 
@@ -233,11 +230,11 @@ def _try(
         # Of an instance that was stopped where it was, it isn't known how much it used: all that it had.
         used = fuel if outcome.kind in ("timeout", "cancelled") else outcome.fuel
         caller.instance.set_fuel(max(0, caller.instance.fuel_left() - used))
-    result, error_ = _read(policy, fuel, outcome)
+    result, error_ = _read(context.machine, policy, fuel, outcome)
     return result, error_, outcome
 
 
-def _read(policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, str] | None]:
+def _read(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, str] | None]:
     if outcome.kind == "answer":
         try:
             document = jsontext.loads(outcome.answer)
@@ -250,7 +247,7 @@ def _read(policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, s
             pass
         # Only a guest whose code has been changed by its task gives such an answer.
         return None, {"error_type": "wasm_error", "message": "The guest gave an answer that isn't one."}
-    kind, message = _trap(policy, fuel, outcome)
+    kind, message = _trap(machine, policy, fuel, outcome)
     return None, {"error_type": kind, "message": message}
 
 
@@ -260,7 +257,7 @@ def _explained(kind: str, message: str, policy: Policy) -> str:
     return f"{message}: the task may have {policy.memory or MAX_MEMORY} bytes of memory."
 
 
-def _trap(policy: Policy, fuel: int, outcome: Outcome) -> tuple[str, str]:
+def _trap(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tuple[str, str]:
     reason = outcome.answer.decode("utf-8", "replace")
     if outcome.kind == "fuel":
         return "fuel_exhausted", f"The task used up its compute: {fuel} units."
@@ -276,7 +273,8 @@ def _trap(policy: Policy, fuel: int, outcome: Outcome) -> tuple[str, str]:
         return "memory_exceeded", f"The task needs more than its {bound} bytes of memory."
     if "exceeds memory limit" in reason or "memory minimum size" in reason:
         return "config_error", (
-            f"ram={bound} bytes is too small for a task to start in: that takes {START_BYTES} ({reason})."
+            f"ram={bound} bytes is too small for a task to start in: that takes {machine.smallest} "
+            f"({reason})."
         )
     if "call stack exhausted" in reason:
         return "task_error", "The task's calls nest too deep for the stack."

@@ -2,6 +2,7 @@
 
 import inspect from "object-inspect";
 import { print } from "./host.mjs";
+import { trace } from "./stack.mjs";
 
 const counts = new Map();
 const times = new Map();
@@ -10,7 +11,7 @@ let indent = "";
 /** Return a value as Node shows it, near enough to be read. */
 export function show(value) {
   if (value instanceof Error && typeof value.stack === "string") {
-    return `${value.name}: ${value.message}\n${value.stack}`.trimEnd();
+    return `${value.name}: ${value.message}\n${trace(value, "the file").text}`.trimEnd();
   }
   return inspect(value, { depth: 4, maxStringLength: 10_000 });
 }

@@ -78,13 +78,14 @@ class Reader {
   /** Note what each name is given, and how often: a name that is given one value means it everywhere. */
   #constants(node) {
     if (Array.isArray(node)) return node.forEach((one) => this.#constants(one));
-    if (typeof node?.type !== "string") return undefined;
+    if (typeof node?.type !== "string" || node.type === "ExportNamedDeclaration") return undefined;
     if (node.type === "VariableDeclarator" && node.id.type === "Identifier") {
       this.#note(node.id.name, node.init);
     } else if (node.type === "AssignmentExpression" || node.type === "UpdateExpression") {
       this.#changed(node.left ?? node.argument);
-    } else if (/Function/.test(node.type)) {
-      node.params.forEach((one) => this.#changed(one));
+    } else {
+      // All else that gives a name a meaning, which nobody knows before it is run.
+      for (const one of [node.id, node.param, node.local, ...(node.params ?? [])]) if (one) this.#changed(one);
     }
     for (const value of Object.values(node)) if (typeof value === "object") this.#constants(value);
     return undefined;
@@ -96,7 +97,7 @@ class Reader {
   }
 
   #changed(target) {
-    if (target.type === "Identifier") this.#note(target.name);
+    if (target.type === "Identifier") this.#note(target.name, undefined);
     else if (target.type === "MemberExpression") this.#changed(target.object);
     else for (const inner of Object.values(target)) this.#each(inner, (one) => this.#changed(one));
   }

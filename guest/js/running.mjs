@@ -2,14 +2,13 @@
 
 import { builtin } from "./builtin.mjs";
 import { show } from "./console.mjs";
-import { PermissionError, ask, print } from "./host.mjs";
+import { PermissionError, print } from "./host.mjs";
 import { until } from "./loop.mjs";
-import { SourceMap } from "./map.mjs";
 import process, { Exit } from "./node/process.mjs";
 import { adopt, functionOf } from "./sdk.mjs";
+import { trace } from "./stack.mjs";
 
 const DENIED = ["EPERM", "EACCES", "EROFS"];
-const FRAME = /<input>:(\d+):(\d+)/g;
 
 /** Run a task and return its answer as JSON: `{result}` or `{error: {type, message}}`. */
 export async function runTask(wanted) {
@@ -46,18 +45,11 @@ const plain = (exported, name) => exported[name] ?? exported.default;
 
 function asError(error, path) {
   if (error instanceof Exit) return { type: "task_error", message: `The task ended itself: process.exit(${error.status}).` };
-  const lines = sourceMap();
   const name = error instanceof Error || error instanceof DOMException ? String(error.name) : "Error";
   const text = name === "Error" && !(error instanceof Error) ? `thrown: ${shown(error)}` : String(error.message);
-  const places = [];
-  const trace = String(error?.stack ?? "").replace(FRAME, (_, line, column) => {
-    // The first line begins behind what is put before the source.
-    const place = lines.place(Number(line), Number(column) - 1) ?? path;
-    places.push(place);
-    return place.replace(", line ", ":");
-  });
+  const { text: lines, places } = trace(error, path);
   try {
-    print(2, `${name}: ${text}\n${trace.split("\n").filter((line) => !line.includes("componentize-qjs:")).join("\n")}\n`);
+    print(2, `${name}: ${text}\n${lines && `${lines}\n`}`);
   } catch {
     // What can't be said doesn't change what is done.
   }
@@ -73,13 +65,5 @@ function shown(value) {
     return show(value).slice(0, 1000);
   } catch {
     return typeof value;
-  }
-}
-
-function sourceMap() {
-  try {
-    return new SourceMap(ask({ op: "module", name: "source_map" })?.source);
-  } catch {
-    return new SourceMap(null);
   }
 }

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 STACK_BYTES: Final = 3 << 20
 """Of native stack: some 3000 calls deep. With more, the stack in the guest's memory would end first."""
 
+START_BYTES: Final = 8 << 20
+"""Of memory, that any task can start in."""
+
 
 def _ready_guest() -> bytes:
     # Not needed to run a task.
@@ -22,7 +25,7 @@ def _ready_guest() -> bytes:
     return ready_guest()
 
 
-JAVASCRIPT: Final = Kind(guest_key, _ready_guest, "JavaScript's guest", STACK_BYTES, waits=True)
+JAVASCRIPT: Final = Kind(guest_key, _ready_guest, "JavaScript's guest", START_BYTES, STACK_BYTES, waits=True)
 
 
 def make_machine(answer: Callable[[int, bytes], bytes], say: Callable[[str], None]) -> Machine:

@@ -1,0 +1,32 @@
+// Where an error comes from, in the words of the files that the bundle was made of.
+
+import { ask } from "./host.mjs";
+import { SourceMap } from "./map.mjs";
+
+const FRAME = /<input>:(\d+):(\d+)/g;
+const OWN = "componentize-qjs:";
+
+let map = null;
+
+/** Return an error's trace without the guest's own frames, and the places in it, as `file, line N`. */
+export function trace(error, path) {
+  const places = [];
+  const lines = String(error?.stack ?? "")
+    .split("\n")
+    .filter((line) => line !== "" && !line.includes(OWN));
+  const text = lines.join("\n").replace(FRAME, (_, line, column) => {
+    map ??= sourceMap();
+    const place = map.place(Number(line), Number(column) - 1) ?? path;
+    places.push(place);
+    return place.replace(", line ", ":");
+  });
+  return { text, places };
+}
+
+function sourceMap() {
+  try {
+    return new SourceMap(ask({ op: "module", name: "source_map" })?.source);
+  } catch {
+    return new SourceMap(null);
+  }
+}
