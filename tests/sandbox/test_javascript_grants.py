@@ -228,6 +228,14 @@ export const main = task({ name: "main" }, async () => [esm, cjs, deep, (await i
     assert error_of(bench.run("thrown.ts")) == ("task_error", "RangeError: there (lib/throws.ts, line 3)")
 
 
+def test_a_file_may_have_any_name_but_one_that_stands_for_many(bench: Bench) -> None:
+    for name in ("a=b.ts", "--bundle.ts", "ü ß.ts", "a'\"b.ts", "#x.ts", "a?b.ts", ":x.ts"):
+        bench.write(name, "export const main = () => decodeURIComponent(import.meta.url);\n")
+        assert bench.run(name)["result"] == f"file:///{name}"
+    bench.write("*.ts", "export const main = () => 1;\n")
+    assert "stands for many files" in bench.refused("*.ts")
+
+
 def test_what_is_edited_or_appears_is_seen_by_every_file(bench: Bench) -> None:
     for name in ("one.mjs", "two.ts"):
         bench.write(name, 'import { VALUE } from "./helper.mjs";\nexport const main = () => VALUE;\n')

@@ -11,6 +11,7 @@ import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
 from ...runtime.process import CommandError, run
 from ..options import ConfigError
@@ -76,6 +77,8 @@ def bundle(path: str, program: str) -> Bundle:
         ConfigError: It isn't JavaScript or TypeScript, or imports what isn't there or isn't to be had.
     """
     folder, name = os.path.split(os.path.realpath(path))
+    if "*" in name:
+        raise ConfigError(f"The name of the file {name} has a '*', which stands for many files.")
     return Bundle(
         _run(program, folder, name, ["--format=esm", "--packages=external"]),
         _run(program, folder, name, ["--format=cjs"]),
@@ -84,12 +87,13 @@ def bundle(path: str, program: str) -> Bundle:
 
 def _run(program: str, folder: str, name: str, words: Sequence[str]) -> Text:
     outside = [*SDK, *(f"{sdk}/*" for sdk in SDK), *" ".join(_BUILTINS).split(), "node:*"]
-    place = json.dumps(f"file:///{name}")
+    place = json.dumps(f"file:///{quote(name)}")
     with tempfile.TemporaryDirectory() as work:
         output, meta = Path(work, "bundle.js"), Path(work, "bundle.json")
         argv = [
             program,
-            f"./{name}",
+            # What it shall be called, so that a "=" in its own name isn't taken for that.
+            f"bundle=./{name}",
             "--bundle",
             *words,
             *(f"--external:{module}" for module in outside),
@@ -107,7 +111,7 @@ def _run(program: str, folder: str, name: str, words: Sequence[str]) -> Text:
             "--log-level=error",
             "--log-limit=5",
             "--color=false",
-            f"--outfile={output}",
+            f"--outdir={work}",
             f"--metafile={meta}",
         ]
         environment = {"PATH": "", "HOME": work, "TMPDIR": work}

@@ -30,6 +30,9 @@ def bundler(store: Store, say: Callable[[str], None]) -> str:
 
         lock = store.lock()
         try:
+            if _is_genuine(store, key, path):
+                # Another process was faster.
+                return path
             say("Preparing the sandbox, once on this machine: the bundler of JavaScript ...")
             data = fetch_bundler()
             from pathlib import Path
