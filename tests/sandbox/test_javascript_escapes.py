@@ -6,6 +6,7 @@ it lies what it must not reach: files beside its folders, one above, a secret va
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from textwrap import dedent
@@ -229,6 +230,20 @@ export const main = task({{
     after.pop("work/file.mjs")
     assert after == before
     assert [path for _, path, _, _ in web.asked[asked:] if not path.startswith("/to")] == []
+
+
+def test_a_source_map_above_is_not_read_through(ground: Bench) -> None:
+    """esbuild follows what a file says of its own source map, wherever that lies."""
+    text = {"version": 3, "sources": [f"{SECRET}.ts"], "names": [SECRET], "mappings": "AAAA;AACA;AACA"}
+    (ground.folder.parent / "secret.map").write_text(json.dumps(text))
+    ground.write(
+        "file.mjs",
+        """
+        export const main = () => host(JSON.stringify({ op: "module", name: "source_map" }));
+        //# sourceMappingURL=../secret.map
+        """,
+    )
+    assert SECRET not in ground.run("file.mjs")["result"]
 
 
 def test_one_task_sees_nothing_of_another(ground: Bench) -> None:

@@ -123,15 +123,28 @@ def _run(program: str, folder: str, name: str, words: Sequence[str]) -> Text:
         code = output.read_text("utf-8")
         if len(code) > MAX_BUNDLE_BYTES:
             raise ConfigError(f"{name} and what it imports have more than {MAX_BUNDLE_BYTES} bytes.")
-        found: dict[str, Any] = json.loads(output.with_suffix(".js.map").read_bytes())
-        # The names that messages use: relative to the file's folder, and not to where the map lay.
-        found["sources"] = [_shown(os.path.join(work, source), folder) for source in found["sources"]]
-        slim = {key: found[key] for key in ("version", "sources", "mappings")}
-        return Text(code, json.dumps(slim, separators=(",", ":")), inputs)
+        places = _map(json.loads(output.with_suffix(".js.map").read_bytes()), work, folder)
+        return Text(code, places, inputs)
+
+
+def _map(found: dict[str, Any], work: str, folder: str) -> str:
+    """Return a source map with the names that messages use: relative to the file's folder.
+
+    esbuild follows what a file says of its own source map, which may lie anywhere. So a map with a source
+    that the task couldn't import says nothing.
+    """
+    sources = [os.path.realpath(os.path.join(work, source)) for source in found["sources"]]
+    known = all(is_allowed(source, folder) for source in sources)
+    slim = {
+        "version": found["version"],
+        "sources": [_shown(source, folder) for source in sources] if known else [],
+        "mappings": found["mappings"] if known else "",
+    }
+    return json.dumps(slim, separators=(",", ":"))
 
 
 def _shown(path: str, folder: str) -> str:
-    relative = os.path.relpath(os.path.realpath(path), folder)
+    relative = os.path.relpath(path, folder)
     # Of a package above the folder: from `node_modules` on.
     return (
         relative[relative.index(_PACKAGES) :]
