@@ -14,7 +14,6 @@ JAVASCRIPT: Final = "javascript"
 PACKED_SUFFIX: Final = ".wasm"
 
 _SUFFIXES: Final = {".py": PYTHON, ".js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".ts": JAVASCRIPT}
-SUFFIXES: Final = tuple(_SUFFIXES)
 
 
 def language_of(path: str) -> str | None:

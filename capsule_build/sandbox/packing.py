@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..runtime.errors import UsageError
 from ..runtime.files import write_atomically
 from .artifact import pack
-from .languages import JAVASCRIPT, PACKED_SUFFIX, SUFFIXES, language_of
+from .languages import JAVASCRIPT, PACKED_SUFFIX, language_of
 from .modules import collect
 from .options import ConfigError
 from .project import FILE, load_project
@@ -64,7 +64,9 @@ def build(
     source = Path(working, name)
     language = language_of(name)
     if language is None:
-        raise ConfigError(f"{name} is no file of tasks ({', '.join(SUFFIXES)}).")
+        raise ConfigError(
+            f"{name} is no Python file (.py), nor one of JavaScript or TypeScript (.js, .mjs, .ts)."
+        )
     for folder in packages:
         if not Path(folder).is_dir():
             raise ConfigError(f"--packages {folder} is not a folder.")
