@@ -217,6 +217,22 @@ def test_nothing_is_signed_that_is_about_another_bundle(
     assert not outputs.signature.exists()
 
 
+def test_no_other_bundles_provenance_is_signed(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs, other = (Outputs(write_release(tmp_path, libc)) for libc in ("musl", "glibc"))
+    shutil.copy(other.provenance, outputs.provenance)
+    assert run(["sign", str(outputs.bundle), "--key", str(key)]) == 6
+    assert "is about another file" in capsys.readouterr().err
+    assert not outputs.signature.exists()
+
+
+def test_a_key_that_stands_twice_in_a_signature(signed: Outputs, key: Path) -> None:
+    text = signed.signature.read_text()
+    signed.signature.write_text(text.replace('"tlogEntries":[]', '"tlogEntries":[],"tlogEntries":[]'))
+    refused(signed, KeyPolicy(public(key)), "the key 'tlogEntries' stands twice")
+
+
 @pytest.mark.parametrize("failing", range(3))
 def test_a_rename_that_fails_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
