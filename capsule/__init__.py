@@ -79,6 +79,7 @@ async def run(
     cwd: str = ".",
     shared_compute: bool = False,
     on_output: Callable[[int, bytes], None] | None = None,
+    worker: bool = False,
 ) -> dict[str, Any]:
     """Run a file's entry task in a sandbox and return its envelope.
 
@@ -94,10 +95,11 @@ async def run(
         cwd: The working folder, which `allowed_files`, `.env` and `capsule.toml` are relative to.
         shared_compute: Whether nested tasks take their fuel from their caller's.
         on_output: Hears what the tasks print: 1 or 2, and bytes. Without, it goes to standard error.
+        worker: Whether a worker of this process runs it (`capsule worker`, which is started by the first such
+            call): each task then has a process of its own, and one that crashes ends no other. Cancelling the
+            call ends the task.
     """
-    from capsule_build.runtime.errors import CapsuleError
-    from capsule_build.sandbox.request import Request, perform
-    from capsule_build.sandbox.running import failure
+    from capsule_build.sandbox.request import Request, attempt
 
     request = Request(
         file,
@@ -109,17 +111,18 @@ async def run(
         working=cwd,
     )
 
+    if worker:
+        from capsule_build.sandbox.worker.client import shared_worker
+
+        return await shared_worker().run(request, on_output=on_output)
+
     def work() -> dict[str, Any]:
-        try:
-            return perform(
-                request,
-                output=on_output or _to_standard_error,
-                event=lambda _task, _state: None,
-                say=lambda text: print(text, file=sys.stderr),
-            )
-        except CapsuleError as error:
-            kind = "config_error" if error.exit_code in (2, 5) else "wasm_error"
-            return failure("main", kind, str(error))
+        return attempt(
+            request,
+            output=on_output or _to_standard_error,
+            event=lambda _task, _state: None,
+            say=lambda text: print(text, file=sys.stderr),
+        )
 
     return await asyncio.to_thread(work)
 

@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from .errors import CapsuleError
 
@@ -61,6 +61,37 @@ class Result:
     def error_text(self) -> str:
         """Standard error as text; undecodable bytes are escaped."""
         return self.stderr.decode("utf-8", "backslashreplace")
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A program that is talked to.
+
+    Attributes:
+        process: The program.
+        input: Goes to its standard input, without a buffer between.
+        output: Comes from its standard output, without a buffer between.
+    """
+
+    process: subprocess.Popen[bytes]
+    input: IO[bytes]
+    output: IO[bytes]
+
+    def send(self, data: bytes) -> None:
+        """Write all of it.
+
+        Raises:
+            BrokenPipeError: The program is gone.
+        """
+        left = memoryview(data)
+        while left:
+            left = left[self.input.write(left) or 0 :]
+
+    def close(self) -> int:
+        """Close both ends, wait for its end and return its status (negative: the signal that ended it)."""
+        self.input.close()
+        self.output.close()
+        return self.process.wait()
 
 
 def quote(argv: Sequence[str]) -> str:
@@ -193,3 +224,30 @@ def start(
         )
     except FileNotFoundError as error:
         raise ProgramMissingError(f"'{argv[0]}' is not installed, or not on PATH.") from error
+
+
+def converse(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
+) -> Conversation:
+    """Start a program that is talked to by its standard input and output, and return at once.
+
+    Args:
+        argv: The program and its arguments.
+        env: The whole environment; without, the caller's own.
+        cwd: The working folder.
+
+    Raises:
+        ProgramMissingError: The program isn't there.
+    """
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+        )
+    except OSError as error:
+        raise ProgramMissingError(f"'{argv[0]}' can't be started: {error.strerror}.") from error
+    return Conversation(process, cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout))
