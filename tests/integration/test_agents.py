@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.integration.capsules import Capsules
     from tests.integration.pythons import Bind, PythonCapsules
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.timeout(2400)]
 __all__ = ["podman_limits", "registries"]
 
 DOCUMENTS: Final = Path(__file__).parents[2] / "docs"
