@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from capsule_build.resources import recipes_dir, templates_dir
 from capsule_build.runtime.process import run
 from tests.integration.capsules import (
     COMMAND,
@@ -159,10 +161,8 @@ def test_a_bundle_is_reproduced_by_the_other_engine_or_what_differs_is_named(
     assert (code, said["reproduced"], said["built_sha256"]) == (0, True, said["sha256"])
 
     # The same provenance with other templates: another bundle.
-    recipes = tmp_path / "recipes"
-    project = COMMAND.parents[2]
-    run(["cp", "-r", str(project / "recipes"), str(recipes)])
-    run(["cp", "-r", str(project / "templates"), str(recipes / "templates")])
+    recipes = shutil.copytree(recipes_dir(), tmp_path / "recipes")
+    shutil.copytree(templates_dir(), recipes / "templates")
     script = recipes / "templates" / "scripts" / "node.sh"
     script.write_text(f'{script.read_text()}\nfor text in "$texts"/*; do echo changed >>"$text"; done\n')
     code, said = reproduced(bundle, "--recipes", recipes)
