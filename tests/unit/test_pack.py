@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import locale
 import os
 import resource
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EPOCH = 1_767_225_600
+SBOM = {
+    "bomFormat": "CycloneDX",
+    "specVersion": "1.6",
+    "version": 1,
+    "components": [
+        {
+            "type": "platform",
+            "name": "node",
+            "version": "24.19.0",
+            "licenses": [{"license": {"id": "MIT"}}],
+        },
+        {"type": "library", "name": "musl", "version": "1.2.5", "licenses": [{"expression": "MIT"}]},
+    ],
+}
 GOLDEN = "3d99ec1fac07e079e4b9d3b4cda4a2932c0f9c74aaac1584ec691624308a289b"
 GOLDEN_TAR = "1220aba5e1d037ec324733abfd4434b510b8834b635f9144c68c31eb594c37bf"
 
@@ -46,6 +61,8 @@ def contract_tree(folder: Path, *, zeros: int = 1 << 20) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(entry.content)
             path.chmod(int(entry.mode.rstrip(b"\0"), 8))
+    # In place of the SBOM that other tests need: the bytes below are the packer's affair alone.
+    (folder / "share" / "sbom.cdx.json").write_text(json.dumps(SBOM))
     (folder / "bin" / "again").symlink_to("node")
     (folder / "empty").mkdir()
     (folder / "share" / ("long-" * 30)).mkdir()
