@@ -80,6 +80,7 @@ async def run(
     shared_compute: bool = False,
     on_output: Callable[[int, bytes], None] | None = None,
     worker: bool = False,
+    trace: bool = False,
 ) -> dict[str, Any]:
     """Run a file's entry task in a sandbox and return its envelope.
 
@@ -98,6 +99,7 @@ async def run(
         worker: Whether a worker of this process runs it (`capsule worker`, which is started by the first such
             call): each task then has a process of its own, and one that crashes ends no other. Cancelling the
             call ends the task.
+        trace: Whether what becomes of the tasks is written into `.capsule/trace.db` of `cwd`.
     """
     from capsule_build.sandbox.request import Request, attempt
 
@@ -109,6 +111,7 @@ async def run(
         packages=packages,
         shared_compute=shared_compute,
         working=cwd,
+        trace=trace,
     )
 
     if worker:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "capsule.toml"
 _DEFAULT: Final = "default_"
+_TRACE_KEY: Final = "enabled"
 _WORKFLOW_KEYS: Final = ("name", "version", "entrypoint")
 _ASSIGNMENT: Final = r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)"
 
@@ -25,10 +26,14 @@ class Project(Record):
     Attributes:
         entrypoint: The file that is run when none is named.
         defaults: Options for all tasks that don't set them.
+        version: The workflow's version.
+        trace: Whether what becomes of its tasks is written into the trace.
     """
 
     entrypoint: str | None = None
     defaults: Mapping[str, Any] = {}
+    version: str | None = None
+    trace: bool = False
 
 
 def load_project(folder: str) -> Project:
@@ -51,8 +56,9 @@ def load_project(folder: str) -> Project:
         document = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
-    _only(document, ("workflow", "tasks"), path)
-    workflow, tasks = (_table(document, name, path) for name in ("workflow", "tasks"))
+    tables = ("workflow", "tasks", "trace")
+    _only(document, tables, path)
+    workflow, tasks, trace = (_table(document, name, path) for name in tables)
     _only(workflow, _WORKFLOW_KEYS, f"{path}: [workflow]")
     for key, value in workflow.items():
         if not isinstance(value, str) or not value:
@@ -61,7 +67,11 @@ def load_project(folder: str) -> Project:
     defaults = {key.removeprefix(_DEFAULT): value for key, value in tasks.items()}
     # Wrong also where every task sets the option itself.
     make_policy(defaults, name="default", function="default", where=f"{path}: [tasks]")
-    return Project(workflow.get("entrypoint"), defaults)
+    _only(trace, (_TRACE_KEY,), f"{path}: [trace]")
+    enabled = trace.get(_TRACE_KEY, False)
+    if not isinstance(enabled, bool):
+        raise ConfigError(f"{path}: [trace] {_TRACE_KEY} must be true or false.")
+    return Project(workflow.get("entrypoint"), defaults, workflow.get("version"), enabled)
 
 
 def _table(document: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:

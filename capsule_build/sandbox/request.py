@@ -32,6 +32,8 @@ class Request(Record):
         packages: Folders of installed packages.
         shared_compute: Whether nested tasks take their fuel from their caller's.
         working: The working folder.
+        trace: Whether what becomes of the tasks is written into the trace, also where `capsule.toml` doesn't
+            ask for it.
     """
 
     file: str | None
@@ -42,6 +44,7 @@ class Request(Record):
     packages: Sequence[str] = ()
     shared_compute: bool = False
     working: str = "."
+    trace: bool = False
 
 
 def perform(
@@ -98,8 +101,17 @@ def perform(
     else:
         engine = machine(say)
         file = load_source(path, project, engine, packages=_folders(request))
-    context = Context(file, engine, request.working, output, event, request.shared_compute)
-    return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)
+    trace = None
+    if request.trace or project.trace:
+        from .trace import Trace
+
+        trace = Trace(request.working, name, project.version, say)
+    context = Context(file, engine, request.working, output, event, request.shared_compute, trace)
+    try:
+        return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)
+    finally:
+        if trace is not None:
+            trace.close()
 
 
 def attempt(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .instance import Outcome
     from .options import Policy
     from .source import TaskFile
+    from .trace import Trace
 
 MAX_DEPTH: Final = 32
 """How deep tasks may call each other. Each level has an instance, a thread and its memory."""
@@ -66,6 +67,7 @@ class Context(Record):
         output: Hears what the tasks print: 1 or 2, and bytes.
         event: Hears a task's name and what became of it: pending, running, completed, failed.
         shared_compute: Whether nested tasks take their fuel from their caller's.
+        trace: Where it is written what became of each; `None`: nowhere.
     """
 
     file: TaskFile
@@ -74,14 +76,16 @@ class Context(Record):
     output: Callable[[int, bytes], None]
     event: Callable[[str, str], None]
     shared_compute: bool = False
+    trace: Trace | None = None
 
 
 class Caller(Record):
-    """The task that calls a nested one: its instance, how deep it is, and when its time ends."""
+    """The task that calls a nested one: its instance, its depth, when its time ends, its row in the trace."""
 
     instance: Instance
     depth: int
     deadline: float | None
+    row: int | None = None
 
 
 def machine(say: Callable[[str], None], language: str = PYTHON) -> Machine:
@@ -133,6 +137,9 @@ def _run(
     caller: Caller | None,
 ) -> dict[str, Any]:
     start = time.monotonic()
+    row = None
+    if context.trace is not None:
+        row = context.trace.begin(policy, None if caller is None else caller.row)
     context.event(policy.name, "pending")
     request = jsontext.dumps(
         {
@@ -150,7 +157,7 @@ def _run(
     requests: list[dict[str, Any]] = []
     while True:
         context.event(policy.name, "running")
-        result, error, outcome = _try(context, policy, request, mounts, caller, requests)
+        result, error, outcome = _try(context, policy, request, mounts, caller, requests, row)
         fuel += outcome.fuel if outcome is not None else 0
         ram = max(ram, outcome.memory if outcome is not None else 0)
         late = caller is not None and caller.deadline is not None and time.monotonic() >= caller.deadline
@@ -158,7 +165,10 @@ def _run(
             break
         retries += 1
     context.event(policy.name, "completed" if error is None else "failed")
-    return _envelope(policy.name, result, error, start, retries, fuel, ram, requests)
+    envelope = _envelope(policy.name, result, error, start, retries, fuel, ram, requests)
+    if context.trace is not None:
+        context.trace.end(row, envelope)
+    return envelope
 
 
 def _envelope(
@@ -193,6 +203,7 @@ def _try(
     mounts: Sequence[Mount],
     caller: Caller | None,
     requests: list[dict[str, Any]],
+    row: int | None,
 ) -> tuple[Any, dict[str, str] | None, Outcome | None]:
     try:
         folders = open_folders(policy.folders, mounts, working=context.working)
@@ -208,7 +219,7 @@ def _try(
     depth = 0 if caller is None else caller.depth + 1
 
     def serve(asked: bytes, instance: Instance) -> bytes:
-        return _serve(context, policy, asked, Caller(instance, depth, deadline), requests)
+        return _serve(context, policy, asked, Caller(instance, depth, deadline, row), requests)
 
     instance = Instance(
         context.machine,

@@ -20,8 +20,9 @@ def write(folder: Path, text: str) -> str:
 def test_a_project_has_defaults_and_an_entry_point(tmp_path: Path) -> None:
     text = (
         '[workflow]\nname = "W"\nversion = "1"\nentrypoint = "src/main.py"\n[tasks]\ndefault_ram = "64MB"\n'
+        "[trace]\nenabled = true\n"
     )
-    assert load_project(write(tmp_path, text)) == Project("src/main.py", {"ram": "64MB"})
+    assert load_project(write(tmp_path, text)) == Project("src/main.py", {"ram": "64MB"}, "1", trace=True)
 
 
 def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
@@ -38,6 +39,7 @@ def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
         ("[workflow]\nentrypoint = 5\n", "must be a text"),
         ("[tasks]\ndefault_ram = 'lots'\n", "must be a size"),
         ("tasks = 5\n", "must be a table"),
+        ("[trace]\nfile = 'x'\n", "no key 'file'"),
         ("not toml", "is not TOML"),
     ],
 )

@@ -23,6 +23,7 @@ class Arguments(Record):
         mounts: Folders to add, as `HOST[::GUEST][:ro|:rw]`.
         args_file: A file with a JSON list of arguments.
         packages: Folders of installed packages.
+        trace: Whether what becomes of the tasks is written into the trace.
     """
 
     command: str
@@ -34,9 +35,15 @@ class Arguments(Record):
     mounts: tuple[str, ...] = ()
     args_file: str | None = None
     packages: tuple[str, ...] = ()
+    trace: bool = False
 
 
-_FLAGS = {"--json": "as_json", "--verbose": "verbose", "--shared-compute": "shared_compute"}
+_FLAGS = {
+    "--json": "as_json",
+    "--verbose": "verbose",
+    "--shared-compute": "shared_compute",
+    "--trace": "trace",
+}
 _LISTS = {"--mount": "mounts", "--packages": "packages"}
 _VALUES = {"--args-file": "args_file", **_LISTS}
 

@@ -49,6 +49,7 @@ def execute(arguments: Arguments) -> int:
             mounts=arguments.mounts,
             packages=arguments.packages,
             shared_compute=arguments.shared_compute,
+            trace=arguments.trace,
         )
         envelope = perform(request, output=screen.output, event=screen.event, say=screen.say)
         screen.envelope(envelope)

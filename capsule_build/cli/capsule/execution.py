@@ -28,6 +28,10 @@ _Shared = Annotated[
     bool, typer.Option("--shared-compute", help="Nested tasks take their compute from their caller's.")
 ]
 
+_Trace = Annotated[
+    bool, typer.Option("--trace", help="Write what becomes of the tasks into the trace: see 'capsule log'.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
@@ -51,9 +55,10 @@ def run(
     args_file: _ArgsFile = None,
     packages: _Packages = None,
     shared_compute: _Shared = False,
+    trace: _Trace = False,
 ) -> None:
     """Run a file's entry task in a sandbox. Exit code: 0 it succeeded, 1 it failed, 2 it can't be run."""
-    _run("run", file, args, as_json, verbose, mount, args_file, packages, shared_compute)
+    _run("run", file, args, as_json, verbose, mount, args_file, packages, shared_compute, trace)
 
 
 def exec_(
@@ -65,9 +70,10 @@ def exec_(
     mount: _Mount = None,
     args_file: _ArgsFile = None,
     shared_compute: _Shared = False,
+    trace: _Trace = False,
 ) -> None:
     """Run a packed file's entry task, with the limits and grants that it was packed with."""
-    _run("exec", file, args, as_json, verbose, mount, args_file, None, shared_compute)
+    _run("exec", file, args, as_json, verbose, mount, args_file, None, shared_compute, trace)
 
 
 def _run(
@@ -80,6 +86,7 @@ def _run(
     args_file: str | None,
     packages: list[str] | None,
     shared_compute: bool,
+    trace: bool,
 ) -> None:
     arguments = Arguments(
         command,
@@ -91,5 +98,6 @@ def _run(
         tuple(mount or ()),
         args_file,
         tuple(packages or ()),
+        trace,
     )
     raise typer.Exit(execute(arguments))

@@ -80,6 +80,7 @@ class Worker:
             "packages": list(request.packages),
             "cwd": os.path.abspath(request.working),
             "shared_compute": request.shared_compute,
+            "trace": request.trace,
             "stream": on_output is not None,
         }
         try:

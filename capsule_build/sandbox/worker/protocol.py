@@ -24,6 +24,7 @@ FIELDS: Final[dict[str, type]] = {
     "packages": list,
     "cwd": str,
     "shared_compute": bool,
+    "trace": bool,
     "stream": bool,
     "cancel": bool,
 }

@@ -1,0 +1,152 @@
+"""`.capsule/trace.db` and `capsule log`: what is written of tasks is what their envelopes say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import capsule
+from capsule_build.runtime.errors import CapsuleError
+from capsule_build.runtime.process import converse
+from capsule_build.sandbox.trace import Row, read_rows
+
+from .tasks import CAPSULE, HEAD, last_line
+
+if TYPE_CHECKING:
+    from .tasks import Bench, Web
+
+FAMILY = f"""{HEAD}
+@task(compute=7_000_000, ram="48MB", timeout="20s")
+def loop():
+    while True: pass
+
+@task(compute="LOW", max_retries=2)
+def fails(a):
+    raise ValueError("no " + a)
+
+@task(compute="LOW", timeout="300ms")
+def sleeps():
+    import time
+    time.sleep(5)
+
+@task(name="main", compute="HIGH", allowed_hosts=["127.0.0.1"])
+def main(url):
+    from capsule import http
+    http.get(url)
+    return [loop(), fails("way"), sleeps()]
+"""
+
+
+def said(row: Row) -> dict[str, Any]:
+    """The part of an envelope that is in a row."""
+    error = None
+    if row.error_type is not None:
+        error = {"error_type": row.error_type, "message": row.error_message}
+    execution = {
+        "task_name": row.name,
+        "duration_ms": row.duration_ms,
+        "retries": row.retries,
+        "fuel_consumed": row.fuel_consumed,
+        "ram_used": row.ram_used,
+        "host_requests": row.host_requests,
+    }
+    return {"success": row.state == "completed", "error": error, "execution": execution}
+
+
+def part(envelope: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in envelope.items() if key != "result"}
+
+
+def test_rows_are_what_the_envelopes_say(bench: Bench, web: Web) -> None:
+    bench.write("family.py", FAMILY)
+    bench.write("capsule.toml", "[workflow]\nversion = '1.2'\n")
+    envelope = bench.run("family.py", web.url, trace=True)
+    assert envelope["success"], envelope
+    rows = read_rows(str(bench.folder))
+    assert [said(row) for row in rows] == [part(item) for item in (envelope, *envelope["result"])]
+    assert [row.error_type for row in rows] == [None, "fuel_exhausted", "task_error", "timeout"]
+    assert [row.parent for row in rows] == [None, 1, 1, 1]
+    assert [row.fuel_limit for row in rows] == [50_000_000_000, 7_000_000, 100_000_000, 100_000_000]
+    assert [row.memory_limit for row in rows] == [None, 48 << 20, None, None]
+    assert {(row.version, row.file) for row in rows} == {("1.2", "family.py")}
+    assert all(row.ended_ms is not None and row.ended_ms >= row.started_ms for row in rows)
+    assert rows[2].retries == 2
+    assert rows[0].host_requests == envelope["execution"]["host_requests"]
+    # What isn't asked for isn't written.
+    bench.run("family.py", web.url)
+    assert len(read_rows(str(bench.folder))) == 4
+
+
+def test_a_project_can_ask_for_it_for_commands_workers_and_programs(bench: Bench) -> None:
+    bench.write("file.py", "def main(n):\n    if n == '1': raise ValueError(n)\n    return n\n")
+    bench.write("capsule.toml", "[trace]\nenabled = true\n")
+    first = last_line(bench.command("run", "file.py", "0"))
+
+    async def use() -> list[dict[str, Any]]:
+        folder = str(bench.folder)
+        calls = [capsule.run("file.py", [str(n)], cwd=folder, worker=True) for n in range(1, 5)]
+        return list(await asyncio.gather(*calls))
+
+    envelopes = [first, *asyncio.run(use())]
+    rows = read_rows(str(bench.folder))
+    assert len(rows) == 5
+    for envelope in envelopes:
+        assert part(envelope) in [said(row) for row in rows]
+    told = json.loads(bench.command("log", "--json").stdout)
+    assert told["schema_version"] == "capsule.log.v1"
+    assert [Row(**item) for item in told["tasks"]] == rows
+    failed = json.loads(bench.command("log", "--json", "--failed").stdout)["tasks"]
+    assert [item["error_message"] for item in failed] == ["ValueError: 1 (file.py, line 2)"]
+    table = bench.command("log", "--limit", "2").stdout.decode().splitlines()
+    assert table[0].split()[:4] == ["id", "parent", "started", "task"]
+    assert [line.split()[0] for line in table[1:]] == ["4", "5"]
+    bench.write("capsule.toml", "[trace]\nenabled = 1\n")
+    assert "must be true or false" in bench.refused("file.py")
+
+
+def test_a_task_whose_process_was_killed_is_interrupted(bench: Bench) -> None:
+    bench.write(
+        "long.py",
+        f"{HEAD}@task(name='main', compute='HIGH')\ndef main():\n    print('begun')\n    while True: pass\n",
+    )
+    talk = converse([str(CAPSULE), "run", "--trace", "long.py"], cwd=str(bench.folder))
+    assert talk.output.read(6) == b"begun\n"
+    assert [row.state for row in read_rows(str(bench.folder))] == ["running"]
+    follow = converse([str(CAPSULE), "log", "--follow", "--json", "--failed"], cwd=str(bench.folder))
+    # It has to see the row while the task runs, and tell of it when the task is no more.
+    time.sleep(1.5)
+    os.kill(talk.process.pid, signal.SIGKILL)
+    talk.close()
+    line = b""
+    while not line.endswith(b"\n"):
+        line += follow.output.read(1)
+    told = json.loads(line)
+    assert (told["id"], told["state"], told["ended_ms"]) == (1, "interrupted", None)
+    follow.process.send_signal(signal.SIGINT)
+    assert follow.close() == 130
+    assert [row.state for row in read_rows(str(bench.folder))] == ["interrupted"]
+
+
+def test_what_is_no_trace_is_said(bench: Bench) -> None:
+    bench.write("file.py", "def main(): return 1\n")
+    missing = bench.command("log")
+    assert missing.code == 2
+    assert b"--trace" in missing.stderr
+    bench.write(".capsule/trace.db", "no database" * 100)
+    for command in (("log",), ("run", "--trace", "file.py")):
+        result = bench.command(*command)
+        assert result.code == 5
+        assert b"trace.db" in result.stdout + result.stderr
+    (bench.folder / ".capsule/trace.db").unlink()
+    elsewhere = bench.folder / "elsewhere"
+    (bench.folder / ".capsule/trace.db").symlink_to(elsewhere)
+    with pytest.raises(CapsuleError, match="is a symlink"):
+        bench.run("file.py", trace=True)
+    assert not Path(elsewhere).exists()
