@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["run", "task"]
+    from capsule_build.sandbox.sessions.session import Session, SessionError, run_python
+
+__all__ = ["Session", "SessionError", "run", "run_python", "task"]
+
+_SESSIONS = ("Session", "SessionError", "run_python")
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -133,3 +137,12 @@ async def run(
 def _to_standard_error(_number: int, data: bytes) -> None:
     sys.stderr.buffer.write(data)
     sys.stderr.flush()
+
+
+def __getattr__(name: str) -> Any:
+    # Who only marks functions as tasks needs none of the sandbox.
+    if name in _SESSIONS:
+        from capsule_build.sandbox.sessions import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module 'capsule' has no attribute '{name}'")
