@@ -68,6 +68,7 @@ class Context(Record):
         event: Hears a task's name and what became of it: pending, running, completed, failed.
         shared_compute: Whether nested tasks take their fuel from their caller's.
         trace: Where it is written what became of each; `None`: nowhere.
+        begun: Hears of each instance before it runs, so that it can be cancelled.
     """
 
     file: TaskFile
@@ -77,6 +78,7 @@ class Context(Record):
     event: Callable[[str, str], None]
     shared_compute: bool = False
     trace: Trace | None = None
+    begun: Callable[[Instance], None] | None = None
 
 
 class Caller(Record):
@@ -225,6 +227,8 @@ def _try(
         context.machine,
         Setup(fuel, policy.memory, deadline, folders, environment, context.output, serve),
     )
+    if context.begun is not None:
+        context.begun(instance)
     try:
         if caller is not None:
             caller.instance.child = instance

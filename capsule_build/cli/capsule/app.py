@@ -9,13 +9,13 @@ import typer
 
 from ..guard import end_on_sigterm, guarded
 from ..output import version_printer
-from . import build, doctor, execution, explaining, installation, log, registry, setups, worker
+from . import build, doctor, execution, explaining, installation, log, mcp, registry, setups, worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PROGRAM = "capsule"
-_COMMANDS = (setups, installation, registry, explaining, execution, build, worker, log, doctor)
+_COMMANDS = (setups, installation, registry, explaining, execution, build, worker, log, mcp, doctor)
 _HELP = "Put toolchains into containers that lack them, and run untrusted tasks in a sandbox."
 
 

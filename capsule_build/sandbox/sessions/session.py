@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import os
     from typing import Self
 
+    from ..instance import Instance
+
 MAX_STATE_CHARACTERS: Final = 64 << 20
 """Of what a run leaves for the next, in base64."""
 
@@ -91,7 +93,12 @@ class Session:
             SessionError: It failed, or what it leaves is too large.
             CapsuleError: The sandbox isn't usable.
         """
-        return await asyncio.to_thread(self._run, code)
+        call = _Call()
+        try:
+            return await asyncio.to_thread(self._run, code, call)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
 
     def import_file(self, source: str | os.PathLike[str], name: str | None = None) -> None:
         """Copy a file of this machine into the session's folder, which is the working folder of its runs.
@@ -164,17 +171,17 @@ class Session:
         if not stat.S_ISREG(mode):
             raise UsageError(f"There is no file {name!r} in the session's folder.")
 
-    def _run(self, code: str) -> str:
-        # A call that was cancelled goes on to its end, and the next waits for that.
+    def _run(self, code: str, call: _Call) -> str:
+        # The thread of a call that was cancelled comes to its end soon, and the next waits for that.
         with self._one:
-            return self._run_alone(code)
+            return self._run_alone(code, call)
 
-    def _run_alone(self, code: str) -> str:
+    def _run_alone(self, code: str, call: _Call) -> str:
         # On a copy, which takes the place of the folder when the run has succeeded.
         copy = Path(self._top.name, "run")
         shutil.copytree(self._files, copy, symlinks=True)
         try:
-            printed, answer = self._answered(code, copy)
+            printed, answer = self._answered(code, copy, call)
             failed = answer.get("failed")
             if failed is not None:
                 raise SessionError(str(failed), error_type="task_error", printed=printed)
@@ -195,10 +202,19 @@ class Session:
             said.append(f"(These can't be kept for the next run: {', '.join(map(str, lost))}.)")
         return "\n".join(said)
 
-    def _answered(self, code: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    def _answered(self, code: str, folder: Path, call: _Call) -> tuple[str, dict[str, Any]]:
         heard = _Heard()
-        context = Context(self._file, machine(_say), str(Path.cwd()), heard.hear, lambda _task, _state: None)
+        context = Context(
+            self._file,
+            machine(_say),
+            str(Path.cwd()),
+            heard.hear,
+            lambda _task, _state: None,
+            begun=call.begin,
+        )
         mounts = [Mount(str(folder), _FOLDER, writable=True)]
+        if call.cancelled:
+            raise SessionError("The run was cancelled.", error_type="timeout", printed="")
         envelope = run_entry(context, [code, self._state, self._runs + 1], mounts=mounts)
         error, answer = envelope["error"], envelope["result"]
         if error is None and not (isinstance(answer, dict) and ("failed" in answer or "state" in answer)):
@@ -206,6 +222,24 @@ class Session:
         if error is not None:
             raise SessionError(error["message"], error_type=error["error_type"], printed=heard.text())
         return heard.text(), answer
+
+
+class _Call:
+    """A run that may be cancelled, at any time."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._instance: Instance | None = None
+
+    def begin(self, instance: Instance) -> None:
+        self._instance = instance
+        if self.cancelled:
+            instance.cancel("cancelled")
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self._instance is not None:
+            self._instance.cancel("cancelled")
 
 
 class _Heard:

@@ -1,0 +1,35 @@
+"""`capsule mcp`: serve the sandbox to agents that speak the Model Context Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 (Typer reads it)
+from typing import Annotated
+
+import typer
+
+from ...runtime.errors import UsageError
+from .panels import TASKS
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("mcp", rich_help_panel=TASKS)(mcp)
+
+
+def mcp(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A TOML file of limits and grants. See docs/mcp.md."),
+    ] = None,
+) -> None:
+    """Be an MCP server on standard input and output, with tools that run Python in a sandbox."""
+    try:
+        from ...sandbox.mcp.server import read_options, serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mcp":
+            raise
+        raise UsageError(
+            "The package 'mcp' isn't installed.", hint="pip install 'capsule-build[mcp]'"
+        ) from None
+    serve({} if config is None else read_options(config))

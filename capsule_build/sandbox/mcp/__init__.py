@@ -1,0 +1,1 @@
+"""`capsule mcp`: the sandbox as tools of a Model Context Protocol server."""
