@@ -257,6 +257,9 @@ class Instance:
         keep.append(asked)
         lib.wasmtime_store_epoch_deadline_callback(store, asked, None, abi.NO_FINALIZER)
         lib.wasmtime_context_set_epoch_deadline(self._context, 1)
+        if self.stop is not None:
+            # It was cancelled before: the epoch that would have told it is past.
+            lib.wasmtime_context_set_epoch_deadline(self._context, 0)
         return keep
 
     def _shall_go_on(self, _context: int, _data: int | None, delta: Any, kind: Any) -> int:

@@ -89,6 +89,22 @@ def test_functions_classes_and_modules_are_kept_and_the_rest_is_named() -> None:
     go(use())
 
 
+def test_a_run_can_be_cancelled_at_any_time() -> None:
+    async def use() -> None:
+        async with capsule.Session(timeout="5m", compute=10**15) as session:
+            await session.run("x = 1")
+            for delay in (0, 0.001, 0.003, 0.01, 0.03, 0.3):
+                run = asyncio.create_task(session.run("x = 2\nwhile True: pass"))
+                await asyncio.sleep(delay)
+                run.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await run
+                # It waits for the one before.
+                assert await asyncio.wait_for(session.run("x"), 20) == "1"
+
+    go(use())
+
+
 def test_files_go_in_and_out_and_no_further(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b")
 
