@@ -164,12 +164,10 @@ class Registry:
         Raises:
             UsageError: What was given isn't a tag, or there is no such tag.
         """
-        check_tag(tag)
+        check_tag(tag, self.capsules)
         capsule = self.capsules.get(tag)
         if capsule is None:
-            raise UsageError(
-                f"There is no capsule '{tag}'.", hint=f"The registry lock has: {_listed(self.capsules)}."
-            )
+            raise UsageError(f"There is no capsule '{tag}'.", hint=_tags(self.capsules))
         return capsule
 
     def resolve(self, tag: str, platform: Platform) -> Resolved:
@@ -214,8 +212,12 @@ def load_registry(path: Path) -> Registry:
         raise RegistryError(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def check_tag(text: str) -> None:
+def check_tag(text: str, known: Iterable[str] | None = None) -> None:
     """Check that a text is a tag's name, and not some other way to say where a bundle is.
+
+    Args:
+        text: What was given.
+        known: The tags that there are, for the error's hint; `None`: the caller has no registry lock.
 
     Raises:
         UsageError: It isn't; the message says what it looks like.
@@ -231,10 +233,8 @@ def check_tag(text: str) -> None:
     elif "/" in text:
         what = "a path or an OCI reference"
     else:
-        what = "no tag"
-    raise UsageError(
-        f"{text!a} is {what}, where the name of a capsule's tag must stand.", hint="A tag reads node24-v1."
-    )
+        raise UsageError(f"{text!a} is not a tag.", hint=_tags(known))
+    raise UsageError(f"{text!a} is {what}, where the name of a capsule's tag must stand.", hint=_tags(known))
 
 
 def _check_key(tag: str) -> None:
@@ -342,6 +342,12 @@ def _texts(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise RegistryError(f"The registry lock's '{where}' is not a list.")
     return tuple(_text(item, where) for item in value)
+
+
+def _tags(known: Iterable[str] | None) -> str:
+    if known is None:
+        return "A tag reads node24-v1; 'capsule tags' lists them."
+    return f"Tags: {_listed(known)} ('capsule tags' lists them)."
 
 
 def _listed(names: Iterable[str]) -> str:

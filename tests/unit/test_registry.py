@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,20 +124,22 @@ def test_an_empty_registry_says_so() -> None:
         ("node24:v1", "an OCI reference"),
         ("node24@sha256:" + "ab" * 32, "an OCI reference"),
         ("library/node24-v1", "a path or an OCI reference"),
-        ("node24", "no tag"),
-        ("node24-v0", "no tag"),
-        ("node24-v01", "no tag"),
-        ("Node24-v1", "no tag"),
-        ("node24-v1 ", "no tag"),
-        ("node24-v1\n", "no tag"),
-        ("", "no tag"),
-        ("-v1", "no tag"),
+        ("node24", "not a tag"),
+        ("node24-v0", "not a tag"),
+        ("python3.12-v1", "not a tag"),
+        ("node24-v01", "not a tag"),
+        ("Node24-v1", "not a tag"),
+        ("node24-v1 ", "not a tag"),
+        ("node24-v1\n", "not a tag"),
+        ("", "not a tag"),
+        ("-v1", "not a tag"),
     ],
 )
 def test_what_is_not_a_tag_is_refused_for_what_it_is(text: str, what: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(lock()).resolve(text, MUSL)
-    assert f" is {what}, " in caught.value.message
+    assert re.search(f" is {what}[,.]", caught.value.message)
+    assert caught.value.hint == f"Tags: {TAG} ('capsule tags' lists them)."
     assert caught.value.message.isprintable()
 
 
