@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from typing import TYPE_CHECKING, Final
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from .output import err
 from .progress import wants_bars
@@ -26,6 +28,9 @@ _SAID: Final = {
 }
 """What people are told of the runtime's stages."""
 
+_AGAIN_SECONDS: Final = 15.0
+"""How long a stage may go on before a log is told again."""
+
 
 @contextlib.contextmanager
 def stages(console: Console | None = None) -> Iterator[Callable[[str, int, int], None]]:
@@ -39,23 +44,47 @@ def stages(console: Console | None = None) -> Iterator[Callable[[str, int, int],
     """
     shown = console or err()
     if not wants_bars(shown):
-        yield _Lines(shown)
+        with _Lines(shown) as lines:
+            yield lines
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=30))
+    description = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), description, BarColumn(bar_width=30), TimeElapsedColumn())
     with Progress(*columns, console=shown, transient=True) as display:
         yield _Bar(display)
 
 
 class _Lines:
+    """A line for each stage, and one again whenever a stage has gone on for long."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._stage = ""
+        self._begun = time.monotonic()
+        self._is_over = threading.Event()
+        self._clock = threading.Thread(target=self._tell_again, daemon=True)
+
+    def __enter__(self) -> _Lines:
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._clock.join()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         del done, total
         if stage != self._stage:
-            self._stage = stage
+            self._stage, self._begun = stage, time.monotonic()
             self._console.print(f"{_SAID.get(stage, stage)} ...", markup=False)
+
+    def _tell_again(self) -> None:
+        told = self._begun
+        while not self._is_over.wait(max(0.0, max(told, self._begun) + _AGAIN_SECONDS - time.monotonic())):
+            now = time.monotonic()
+            if self._stage and now - max(told, self._begun) >= _AGAIN_SECONDS:
+                said = _SAID.get(self._stage, self._stage)
+                self._console.print(f"{said}: {now - self._begun:.0f} s", markup=False)
+                told = now
 
 
 class _Bar:

@@ -28,6 +28,13 @@ CLASSIC: Final = {
 }
 """npm's options by which the lifecycle scripts of packages run, unreviewed, as they did before npm 11.17."""
 
+FIRST_WAIT: Final = "npm_config_fetch_retry_mintimeout=1000"
+"""How long npm waits before it asks a registry again, ms; ten times as long before the time after that.
+
+npm asks again whatever failed, also where a certificate isn't trusted, and waits 10 s and 60 s by itself: an
+error that no waiting mends would come after more than a minute. It asks as often as before.
+"""
+
 WITHOUT_SCRIPTS: Final = {"npm_config_ignore_scripts": "true"}
 
 _BASH: Final = "libexec/bash"
@@ -38,10 +45,14 @@ _STDERR_CHARACTERS: Final = 4000
 _STDOUT_CHARACTERS: Final = 1500
 
 _RUN: Final = """
-# $1: seconds; then npm's options as NAME=VALUE; an empty word; the command
+# $1: seconds; $2: NAME=VALUE of an option of npm, unless there is one; then npm's options as NAME=VALUE;
+# an empty word; the command
 seconds=$1
-shift
+usual=$2
+shift 2
 shopt -s nocasematch
+for one in $(compgen -e); do [[ $one != "${usual%%=*}" ]] || usual=; done
+[[ -z $usual ]] || export "$usual"
 while [[ -n $1 ]]; do
   for one in $(compgen -e); do [[ $one != "${1%%=*}" ]] || unset "$one"; done
   export "$1"
@@ -119,8 +130,8 @@ class CapsuleRunner:
         root = self._installed.root
         words = [f"{name}={value}" for name, value in npm_options.items()]
         launcher = [self._installed.launcher, "--setup-root", self._installed.setup_root, "--"]
-        argv = [f"{root}/{_BASH}", "-p", "-c", _RUN, "capsule", f"{self._timeout:g}", *words, ""]
-        return _run(self._environment, [*argv, *launcher], command, self._env, self._timeout)
+        argv = [f"{root}/{_BASH}", "-p", "-c", _RUN, "capsule", f"{self._timeout:g}", FIRST_WAIT]
+        return _run(self._environment, [*argv, *words, "", *launcher], command, self._env, self._timeout)
 
 
 def run_natively(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from .errors import CapsuleError
 from .finding import failure_of
+from .process import CommandError, ProgramMissingError
+from .target import SHELL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +40,14 @@ _SCRIPT_FAILED: Final = re.compile(r"npm (?:error|ERR!) command failed")
 _EMPTY: Final = frozenset({"PATH", "HOME"})
 """Variables whose absence is the trouble, and not what is in them."""
 
+_CERTIFICATES: Final = (
+    *("NODE_EXTRA_CA_CERTS", "npm_config_cafile", "NPM_CONFIG_CAFILE"),
+    *("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO"),
+)
+"""Variables that name a file of certificates: for Node.js, npm, pip, uv and OpenSSL, requests, git."""
+
+_UNREADABLE: Final = 'for one; do [ -r "$one" ] || printf "%s\\n" "$one"; done'
+_LOOK_SECONDS: Final = 60.0
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHOWN: Final = 5
 
@@ -52,25 +62,30 @@ def is_script_failure(outcome: Outcome) -> bool:
 
 
 def install_error(
-    name: str, outcome: Outcome, timeout: float, around: Surroundings, unsealed: Sequence[str]
+    harness: Harness,
+    outcome: Outcome,
+    environment: Environment,
+    around: Surroundings,
+    unsealed: Sequence[str] = (),
 ) -> SetUpError:
     """Return the error of an install command that failed.
 
     Args:
-        name: The environment's name.
-        outcome: How the command ended.
-        timeout: Seconds that it was given.
+        harness: Whose command it was.
+        outcome: How it ended.
+        environment: Where.
         around: What it met.
         unsealed: Programs in the setup root that the environment can't start as they are.
     """
     if outcome.code is None:
-        what = f"didn't end within {timeout:g} s, and was stopped"
+        what = f"didn't end within {harness.install_timeout:g} s, and was stopped"
     else:
         what = f"failed with status {outcome.code}"
-    message = f"{name}: the install command {what}: {outcome.command}"
+    message = f"{environment.name}: the install command {what}: {outcome.command}"
     if outcome.said:
         message += f"\n{outcome.said}"
-    return SetUpError(message, hint="\n".join(_reasons(outcome, around, unsealed)) or None)
+    reasons = [*_missing_files(harness, environment), *_reasons(outcome, around, unsealed)]
+    return SetUpError(message, hint="\n".join(reasons) or None)
 
 
 def missing_error(name: str, harness: Harness, around: Surroundings, trials: Sequence[Trial]) -> SetUpError:
@@ -145,8 +160,9 @@ def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) ->
         )
     if _UNTRUSTED.search(outcome.said):
         yield (
-            "A certificate isn't trusted: name the file of certificates in 'install_env', as "
-            "NODE_EXTRA_CA_CERTS for npm, PIP_CERT for pip, SSL_CERT_FILE for uv."
+            "A certificate isn't trusted. Name a file of certificates in 'install_env', as "
+            "NODE_EXTRA_CA_CERTS for npm, PIP_CERT for pip, SSL_CERT_FILE for uv. "
+            "It is a path in the container: copy the file there first."
         )
     elif _UNREACHABLE.search(outcome.said):
         yield f"The package registry can't be reached. {OFFLINE_WAYS}"
@@ -155,6 +171,25 @@ def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) ->
     astray = [name for name in around.variables if name not in _EMPTY and around.variables[name]]
     if astray:
         yield f"The environment sets {_listed(around.variables, astray)}, which may be the reason."
+
+
+def _missing_files(harness: Harness, environment: Environment) -> Iterator[str]:
+    """Yield a sentence for each file of certificates that `install_env` names and the environment lacks."""
+    named = {name: harness.install_env[name] for name in _CERTIFICATES if harness.install_env.get(name)}
+    if not named:
+        return
+    try:
+        result = environment.run([SHELL, "-c", _UNREADABLE, "look", *named.values()], timeout=_LOOK_SECONDS)
+    except (CommandError, ProgramMissingError):
+        # What it is about is the command; that nothing can be looked at there adds nothing.
+        return
+    missing = result.text.splitlines()
+    for name, path in named.items():
+        if path in missing:
+            yield (
+                f"'install_env' sets {name}='{path}', and {environment.name} has no such file that can be "
+                "read. It is a path in the container: copy the file there first."
+            )
 
 
 def _culprit(

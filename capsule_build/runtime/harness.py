@@ -6,6 +6,7 @@ describes each key.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import math
@@ -113,18 +114,18 @@ def load_harness(path: Path) -> Harness:
         raise UsageError(f"The harness '{path}' can't be read: {error.strerror}.") from error
     except JsonError as error:
         raise UsageError(f"The harness '{path}' is not right: {error}.") from error
-    return parse_harness(document, folder=path.parent, name=str(path))
+    return parse_harness(document, folder=path.parent, name=f"The harness '{path}'")
 
 
 def parse_harness(
-    document: Mapping[str, object], *, folder: Path = Path(), name: str = "the harness"
+    document: Mapping[str, object], *, folder: Path = Path(), name: str = "The harness"
 ) -> Harness:
     """Read a harness from a mapping, as JSON gives it.
 
     Args:
         document: The keys of the specification; any other is refused.
         folder: What relative paths of this machine are relative to.
-        name: How errors name it.
+        name: How errors name it, as a sentence begins.
 
     Raises:
         UsageError: It isn't right; the message names the key.
@@ -143,7 +144,9 @@ class _Reader:
     def harness(self) -> Harness:
         unknown = sorted(set(self._document) - set(_KEYS))
         if unknown:
-            raise self._wrong(f"there is no key {unknown[0]!a}", f"The keys are {', '.join(_KEYS)}.")
+            near = difflib.get_close_matches(unknown[0], _KEYS, n=1)
+            meant = f"Is it {near[0]!a}? " if near else ""
+            raise self._wrong(f"there is no key {unknown[0]!a}", f"{meant}The keys are {', '.join(_KEYS)}.")
         strategy = self._strategy()
         command = self._install_command()
         version = self._openhands_version(command)
@@ -324,7 +327,7 @@ class _Reader:
         return dict(value)
 
     def _wrong(self, what: str, hint: str | None = None) -> UsageError:
-        return UsageError(f"{self._name[:1].upper()}{self._name[1:]}: {what}.", hint=hint)
+        return UsageError(f"{self._name}: {what}.", hint=hint)
 
 
 def _shell_syntax(text: str) -> str | None:

@@ -186,7 +186,7 @@ def _natively(finder: _Finder, say: Progress) -> SetUp:
     say("run", 0, 0)
     outcome = run_natively(environment, harness.install_command, harness.install_env, harness.install_timeout)
     if not outcome.is_right:
-        raise install_error(environment.name, outcome, harness.install_timeout, finder.look(), ())
+        raise install_error(harness, outcome, environment, finder.look())
     finder.trials.clear()
     say("check", 0, 0)
     found = finder.first(in_image(harness, finder.look()))

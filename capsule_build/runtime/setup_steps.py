@@ -213,9 +213,7 @@ class SetupRoot:
         except CapsuleError:
             # What it is about is the command; that the tree can't be looked at either adds nothing.
             unsealed = ()
-        return install_error(
-            self._environment.name, outcome, self._harness.install_timeout, self._around, unsealed
-        )
+        return install_error(self._harness, outcome, self._environment, self._around, unsealed)
 
 
 def _content_of(cache: Path) -> Path:

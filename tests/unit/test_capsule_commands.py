@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -323,3 +325,17 @@ def test_stages_are_lines_in_a_log_and_a_bar_on_a_terminal(monkeypatch: pytest.M
     assert seen[False] == "Downloading the capsule ...\nRunning the install command ...\n[odd] ...\n"
     assert "[odd]" in seen[True]
     assert "\x1b" in seen[True]
+
+
+def test_a_stage_that_goes_on_for_long_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capsule_build.cli.stages._AGAIN_SECONDS", 0.05)
+    shown = io.StringIO()
+    with stages(Console(file=shown, width=100)) as progress:
+        progress("run", 0, 0)
+        deadline = time.monotonic() + 30
+        while shown.getvalue().count("\n") < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    first, *again = shown.getvalue().splitlines()
+    assert first == "Running the install command ..."
+    assert all(re.fullmatch(r"Running the install command: \d+ s", line) for line in again)
+    assert len(again) >= 2

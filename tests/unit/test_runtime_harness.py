@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from capsule_build.runtime import Strategy, UsageError, load_harness, parse_harness
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODEX: dict[str, object] = {
     "install_strategy": "install_if_missing",
@@ -133,6 +131,21 @@ def test_a_file_that_can_be_read_in_two_ways_is_refused(tmp_path: Path, text: st
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read: No such file"):
         load_harness(tmp_path / "none.json")
+
+
+def test_a_files_name_is_quoted_as_it_is_and_the_nearest_key_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w1.json").write_text('{"entrypoint": "a", "instal_command": "x"}')
+    with pytest.raises(UsageError) as caught:
+        load_harness(Path("w1.json"))
+    assert caught.value.message == "The harness 'w1.json': there is no key 'instal_command'."
+    assert str(caught.value.hint).startswith("Is it 'install_command'? The keys are install_strategy, ")
+    Path("w1.json").write_text('{"entrypoint": "a", "zzz": "x"}')
+    with pytest.raises(UsageError) as caught:
+        load_harness(Path("w1.json"))
+    assert str(caught.value.hint).startswith("The keys are ")
 
 
 def test_two_specifications_have_one_digest_only_if_they_say_the_same() -> None:

@@ -203,6 +203,7 @@ def test_a_program_that_was_just_fetched_and_cannot_start_is_named(place: Place)
         ("error: dns error: failed to lookup", "Four ways need no registry"),
         ("ERROR: no version satisfies x (from versions: none)", "doesn't have it, or can't be reached"),
         ("npm error code SELF_SIGNED_CERT_IN_CHAIN", "NODE_EXTRA_CA_CERTS"),
+        ("npm error code SELF_SIGNED_CERT_IN_CHAIN", "a path in the container: copy the file there first"),
         ("certificate verify failed: unable to get local issuer certificate", "PIP_CERT"),
     ],
 )
@@ -211,6 +212,36 @@ def test_what_package_managers_say_is_understood(place: Place, said: str, hint: 
         place.set_up(**AGENT, install_command=["sh", "-c", f"echo '{said}' >&2; exit 1"])
     assert said in caught.value.message
     assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("with_capsule", [True, False])
+def test_a_file_of_certificates_that_the_environment_lacks_is_named(place: Place, with_capsule: bool) -> None:
+    variables = {"NODE_EXTRA_CA_CERTS": "/none/of it.pem", "PIP_CERT": "/etc/passwd"}
+    changes: dict[str, Any] = {} if with_capsule else {"setup_capsule_tag": None}
+    with pytest.raises(SetUpError) as caught:
+        place.set_up(**AGENT, install_command="exit 1", install_env=variables, **changes)
+    hint = str(caught.value.hint)
+    assert "sets NODE_EXTRA_CA_CERTS='/none/of it.pem', and " in hint
+    assert "a path in the container" in hint
+    assert "PIP_CERT" not in hint
+
+
+@pytest.mark.parametrize(
+    ("outside", "own", "milliseconds"),
+    [
+        ({}, {}, "1000"),
+        ({"NPM_CONFIG_FETCH_RETRY_MINTIMEOUT": "7"}, {}, "7"),
+        ({}, {"npm_config_fetch_retry_mintimeout": "8"}, "8"),
+    ],
+)
+def test_npm_waits_shortly_before_it_asks_again_unless_it_is_told_how_long(
+    place: Place, outside: dict[str, str], own: dict[str, str], milliseconds: str
+) -> None:
+    place.environment.variables = {**Quiet.variables, **outside}
+    with pytest.raises(SetUpError) as caught:
+        place.set_up(**AGENT, install_command="env | grep -i mintimeout; exit 1", install_env=own)
+    (said,) = (line for line in caught.value.message.splitlines() if line.lower().startswith("npm_config"))
+    assert said.partition("=")[2] == milliseconds
 
 
 def test_a_variable_that_breaks_the_harness_is_found_by_trying(place: Place) -> None:
@@ -256,6 +287,7 @@ def test_npms_options_count_however_the_environment_spells_them(place: Place) ->
     assert sorted(found) == [
         "npm_config_//host/:token=kept",
         "npm_config_dangerously_allow_all_scripts=true",
+        "npm_config_fetch_retry_mintimeout=1000",
         "npm_config_ignore_scripts=false",
         "npm_config_registry=kept",
         "npm_config_strict_allow_scripts=false",
