@@ -221,7 +221,7 @@ def recipe_folder(folder: Path, *, recipe: str = RECIPE, template: str = TEMPLAT
         entries.append(
             f'[{name}]\ntitle = "{name}"\nkind = "{"debian" if debian else "pypi"}"\npackage = "{name}"\n'
             f'track = "{"trixie" if debian else "==1.*"}"\nlicense = "MIT"\nfiles = {_FILES.get(name, [])}\n'
-             f"[{name}.targets]\n"
+            f"[{name}.targets]\n"
             + "".join(f'{target} = "{selector}"\n' for target, selector in targets.items())
         )
     (folder / "components.toml").write_text("\n".join(entries))
