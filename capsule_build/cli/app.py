@@ -13,6 +13,7 @@ from ..recipes import load_recipes
 from ..resources import recipes_dir
 from ..runtime.errors import ContractError, UsageError
 from . import build, bundles, cache, doctor, lock, pins, release, reproduce, sign, trial, verify
+from .grammar import App
 from .guard import end_on_sigterm, guarded
 from .output import version_printer
 
@@ -30,7 +31,7 @@ def make_app(folder: Path) -> typer.Typer:
     Raises:
         CapsuleError: The recipes can't be read.
     """
-    app = typer.Typer(
+    app = App(
         help="Build runtime capsules: toolchains that run in any Linux image, whatever it holds.",
         no_args_is_help=True,
         add_completion=False,

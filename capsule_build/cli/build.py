@@ -19,6 +19,7 @@ from ..runtime.platforms import host_architecture
 from ..sources import parse_sources
 from . import options, panels
 from .definitions import Definitions, load_definitions
+from .grammar import App
 from .output import err, human_size, out, print_json, print_table
 from .workshop import open_workshop
 
@@ -33,7 +34,7 @@ SCHEMA_VERSION = "capsule-build.build.v1"
 
 def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """Add a command for each recipe, and `all` and `plan`."""
-    plan_app = typer.Typer(no_args_is_help=True, help="Print what a build would do, and do nothing.")
+    plan_app = App(no_args_is_help=True, help="Print what a build would do, and do nothing.")
     for recipe in recipes.values():
         _command(app, recipe, folder, _build_one, f"Build a capsule of {escape(recipe.title)}.", _BUILD_ONLY)
         _command(
@@ -108,7 +109,11 @@ def _command(
         (
             "output",
             Path,
-            typer.Argument(None, help="The bundle's path. Default: named after the capsule, in dist/."),
+            typer.Argument(
+                None,
+                metavar="[OUTPUT]",
+                help="The bundle's path. Default: named after the capsule, in dist/.",
+            ),
         ),
         (
             "libc",

@@ -9,6 +9,7 @@ import typer
 from ..fetch.cache import Cache
 from . import panels
 from .definitions import load_definitions
+from .grammar import App
 from .output import human_size, out, print_json, print_table
 from .pins import counted, recipe_folder
 
@@ -17,7 +18,7 @@ SCHEMA: Final = "capsule-build.cache.v1"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    group = typer.Typer(no_args_is_help=True, help="Show or clean the cache of inputs.")
+    group = App(no_args_is_help=True, help="Show or clean the cache of inputs.")
     group.command("list")(list_entries)
     group.command("prune")(prune)
     app.add_typer(group, name="cache", rich_help_panel=panels.INPUTS)

@@ -24,14 +24,13 @@ def choose_bundles(bundles: list[Path] | None, dist: Path | None) -> list[Path]:
     Raises:
         UsageError: Both are given, a bundle isn't there, or the folder holds none.
     """
-    from ..release.outputs import BUNDLE_SUFFIX
+    from ..release.outputs import BUNDLE_SUFFIX, require_bundle
 
     if bundles and dist:
         raise UsageError("Both bundles and --dist were given.", hint="Give one of them.")
     if bundles:
         for path in bundles:
-            if not path.is_file():
-                raise UsageError(f"There is no bundle {path}.")
+            require_bundle(path)
         return bundles
     folder = dist or default_dist()
     found = sorted(folder.glob(f"*{BUNDLE_SUFFIX}"))

@@ -12,6 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, UsageError
+from .grammar import is_passed_on
 from .output import err, print_error
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def guarded(program: str, call: Callable[[], object]) -> int:
         return error.exit_code
     except TyperException as error:
         if error.format_message():
-            print_error(UsageError(error.format_message(), hint=f"'{program} --help' lists what there is."))
+            print_error(UsageError(error.format_message(), hint=_advice(error, program)))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err().print("Interrupted.")
@@ -68,6 +69,18 @@ def guarded(program: str, call: Callable[[], object]) -> int:
 def end_on_sigterm() -> None:
     """Let SIGTERM end the program as an exception does, so that all that is open is cleaned up."""
     signal.signal(signal.SIGTERM, _terminate)
+
+
+def _advice(error: TyperException, program: str) -> str:
+    """Return what to do about a command line that is wrong: what to read, for the very command."""
+    # Usage errors know where they came up; not all of Typer's do.
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return f"'{program} --help' lists what there is."
+    advice = f"'{context.command_path} --help' lists what there is."
+    if hasattr(error, "option_name") and any(is_passed_on(param) for param in context.command.params):
+        advice = f"Put '--' before the command. {advice}"
+    return advice
 
 
 def _code(result: object) -> int:

@@ -85,8 +85,7 @@ def lock(
         print_json({"schema_version": SCHEMA_VERSION, "lock": str(path), **update_json(update)})
         return
     print_passed_over(update)
-    out().print(f"{path}: {len(update.changes)} changed.", markup=False)
-    print_changes(update.changes)
+    print_changes(path, update.changes)
 
 
 def lock_path(file: Path | None) -> Path:
@@ -94,12 +93,16 @@ def lock_path(file: Path | None) -> Path:
     return file or (checkout() or Path()) / "registry.lock.json"
 
 
-def print_changes(changes: tuple[Change, ...]) -> None:
+def print_changes(path: Path, changes: tuple[Change, ...]) -> None:
     """Print what changed in a lock."""
     from ..lock import describe
 
-    if changes:
-        out().print(describe(changes), markup=False)
+    if not changes:
+        out().print(f"{path} is up to date.", markup=False)
+        return
+    bundles = "1 bundle" if len(changes) == 1 else f"{len(changes)} bundles"
+    out().print(f"{path}: {bundles} changed.", markup=False)
+    out().print(describe(changes), markup=False)
 
 
 def print_passed_over(update: Update) -> None:

@@ -16,6 +16,7 @@ from ..fetch.update import changes, named, update, write_pins
 from ..resources import recipes_dir
 from . import panels
 from .definitions import load_definitions
+from .grammar import App
 from .output import err, human_size, out, print_json, print_table
 from .progress import build_reporter
 
@@ -35,7 +36,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is missi
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    group = typer.Typer(no_args_is_help=True, help="Show, renew or export the pinned inputs of builds.")
+    group = App(no_args_is_help=True, help="Show, renew or export the pinned inputs of builds.")
     group.command("list")(list_pins)
     group.command("update")(update_pins)
     group.command("export")(export)

@@ -124,7 +124,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         choice = options.engine_choice(container_cli, None)
         items = survey(plans, definitions.templates, newer=newer_pins)
         if dry_run:
-            _print(items, None, as_json=as_json)
+            _print(items, None, as_json=as_json, planned=True)
             return
         stage = _Stage()
         if prebuilt:
@@ -165,7 +165,12 @@ def _signer(settings: SigningOptions) -> Iterator[Signer]:
 
 
 def _print(
-    items: tuple[Item, ...], released: Release | None, *, as_json: bool, lock: Path | None = None
+    items: tuple[Item, ...],
+    released: Release | None,
+    *,
+    as_json: bool,
+    lock: Path | None = None,
+    planned: bool = False,
 ) -> None:
     if as_json:
         print_json(_json(items, released, lock))
@@ -174,12 +179,12 @@ def _print(
     for item in items:
         bundle = item.outputs.bundle
         size = human_size(bundle.stat().st_size) if bundle.is_file() else ""
-        rows.append((bundle.name, size, "finished before" if item.why is None else f"it {item.why}"))
+        todo = f"it {item.why}" if planned else "built"
+        rows.append((bundle.name, size, "finished before" if item.why is None else todo))
     print_table(("bundle", "size", "state"), rows)
-    if released is not None:
+    if released is not None and lock is not None:
         out().print(f"Signed as {released.signer}.", markup=False)
-        out().print(f"{lock}: {len(released.changes)} changed.", markup=False)
-        print_changes(released.changes)
+        print_changes(lock, released.changes)
 
 
 def _json(items: tuple[Item, ...], released: Release | None, lock: Path | None) -> dict[str, Any]:

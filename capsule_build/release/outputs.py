@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..record import SUFFIX as RECORD_SUFFIX
+from ..resources import default_dist
+from ..runtime.errors import UsageError
 from ..runtime.store import SIGNATURE_SUFFIX
 
 if TYPE_CHECKING:
@@ -93,6 +95,22 @@ class Outputs:
 
     def _beside(self, suffix: str) -> Path:
         return self.bundle.with_name(self.bundle.name + suffix)
+
+
+def require_bundle(bundle: Path) -> None:
+    """Check that a bundle that was named is there.
+
+    Raises:
+        UsageError: It isn't; the hint says where one of this name lies, if that is in the folder of outputs.
+    """
+    if bundle.is_file():
+        return
+    built = default_dist() / bundle.name
+    here = Path.cwd()
+    shown = built.relative_to(here) if built.is_relative_to(here) else built
+    raise UsageError(
+        f"There is no bundle {bundle}.", hint=f"It lies in dist/: {shown}" if built.is_file() else None
+    )
 
 
 def digest_line(sha256: str, filename: str) -> bytes:

@@ -22,7 +22,7 @@ from ..runtime.errors import ContractError, InputError, UsageError
 from ..runtime.files import sha256_file
 from ..runtime.platforms import host_architecture
 from .comparing import compare_members
-from .outputs import Outputs
+from .outputs import Outputs, require_bundle
 from .provenance import read_provenance
 from .slsa import INPUT
 
@@ -100,6 +100,7 @@ def plan_reproduction(
         SignatureError: The provenance is about another file.
         InputError: A source isn't the file that was taken.
     """
+    require_bundle(bundle)
     path = provenance or Outputs(bundle).provenance
     if not path.is_file():
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..builder import LOCAL_BUILDER
 from ..runtime.archive import Kind, open_bundle
-from ..runtime.errors import ContractError, SignatureError, UsageError
+from ..runtime.errors import ContractError, SignatureError
 from ..runtime.files import CHUNK_BYTES, sha256_file
 from ..runtime.reader import SBOM_NAME
 from ..runtime.strict_json import JsonError, loads_object
@@ -18,7 +18,7 @@ from ..sbom import check_files, check_sbom, outer_sbom
 from .envelopes import read_envelope
 from .keyless_verifying import KeylessVerifier
 from .keys import load_public_key
-from .outputs import Outputs, digest_line
+from .outputs import Outputs, digest_line, require_bundle
 from .policy import KeyPolicy, Verified
 from .provenance import read_provenance
 from .signing import SBOM_PREDICATE_TYPE
@@ -58,8 +58,7 @@ def verify_release(bundle: Path, policy: Policy) -> Verified:
         SignatureError: A signature, an identity or a statement doesn't hold, or isn't there.
         ContractError: The bundle, or a document that is signed, breaks its contract.
     """
-    if not bundle.is_file():
-        raise UsageError(f"There is no bundle {bundle}.")
+    require_bundle(bundle)
     verifier = _verifier(policy)
     outputs = Outputs(bundle)
     sha256 = sha256_file(bundle)

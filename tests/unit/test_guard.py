@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import typer
@@ -12,10 +13,11 @@ from typer import BadParameter
 from capsule_build.cli import app as build_app
 from capsule_build.cli.capsule import app as capsule_app
 from capsule_build.cli.guard import guarded
+from capsule_build.resources import recipes_dir
 from capsule_build.runtime.errors import EngineError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     Caught = pytest.CaptureFixture[str]
@@ -91,3 +93,71 @@ class TestBothCommands:
         monkeypatch.setattr(sys, stream, None)
         assert module.run(["--version"]) == 0
         assert module.run(["nonsense"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "argv", "said"),
+    [
+        (
+            build_app,
+            ["verify", "--nonsense"],
+            "No such option: --nonsense\n'capsule-build verify --help' lists what there is.",
+        ),
+        (
+            build_app,
+            ["pins", "list", "--nonsense"],
+            "No such option: --nonsense\n'capsule-build pins list --help' lists what there is.",
+        ),
+        (build_app, ["nonsense"], "No such command 'nonsense'.\n'capsule-build --help' lists what there is."),
+        (
+            capsule_app,
+            ["use", "TAG", "local", "node", "--version"],
+            (
+                "No such option: --version\n"
+                "Put '--' before the command. 'capsule use --help' lists what there is."
+            ),
+        ),
+        (
+            capsule_app,
+            ["install", "TAG", "local", "--nonsense"],
+            "No such option: --nonsense\n'capsule install --help' lists what there is.",
+        ),
+    ],
+)
+def test_a_usage_error_names_the_commands_own_help(
+    module: ModuleType, argv: list[str], said: str, capsys: Caught
+) -> None:
+    assert module.run(argv) == 2
+    assert capsys.readouterr() == ("", f"error: {said}\n")
+
+
+def commands_of(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands_of(inner, (*words, name))
+
+
+@pytest.mark.parametrize(
+    ("module", "made"),
+    [(build_app, build_app.make_app(recipes_dir())), (capsule_app, capsule_app.make_app())],
+    ids=["capsule-build", "capsule"],
+)
+def test_every_help_reads_as_its_command_is_typed(
+    module: ModuleType, made: typer.Typer, capsys: Caught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    usages = []
+    for words in commands_of(typer.main.get_command(made)):
+        assert module.run([*words, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert "<bool>" not in said
+        usages.append(
+            next(line for line in said.splitlines() if "Usage:" in line).split("Usage: ")[1].strip()
+        )
+        assert not re.search(r"[{}]|\[\[|\]\]", usages[-1].replace("[RECIPE[:LIBC]]", "")), usages[-1]
+    expected = {
+        build_app: "capsule-build verify [OPTIONS] [BUNDLE]...",
+        capsule_app: "capsule use [OPTIONS] TAG ENV -- CMD [ARG]...",
+    }
+    assert expected[module] in usages
+    assert len(usages) > 10

@@ -116,11 +116,15 @@ def test_a_release_says_what_it_did(desk: Desk, keys: tuple[Path, Path]) -> None
     assert code == 0, err
     assert "tiny 1.2.3 for linux-x86_64-musl: it isn't there." in err
     assert f"Signed {MUSL}" in err
-    assert f"{desk.lock}: 2 changed." in out
+    assert out.count("built") == 2
+    assert "isn't there" not in out
+    assert f"{desk.lock}: 2 bundles changed." in out
     assert "tiny-v1 linux-x86_64-musl: nothing -> " in out
     said = desk.json("release", "--all", *desk.where, "--key", key)
     assert [(item["finished_before"], item["why"]) for item in said["bundles"]] == [(True, None)] * 2
     assert (said["changes"], said["lock"]) == ([], str(desk.lock))
+    out = desk.run("release", "--all", *desk.where, "--key", key)[1]
+    assert f"{desk.lock} is up to date." in out
     assert desk.json("verify", "--dist", desk.world.dist, "--public-key", public_key)["ok"]
     assert desk.run("lock", "--check", *desk.where)[0] == 0
 
@@ -194,6 +198,19 @@ def test_a_service_that_fails_leaves_no_half_release_and_the_next_try_goes_on(
     root = instance.write_trusted_root(desk.world.folder / "root.json")
     who = ("--identity", IDENTITY, "--issuer", ISSUER, "--trust-root", root)
     assert desk.json("verify", "--dist", desk.world.dist, *who)["ok"]
+
+
+@pytest.mark.parametrize("command", [("verify", "--public-key", "key.pub.pem"), ("reproduce",), ("sign",)])
+def test_a_bundle_that_lies_in_dist_is_found_by_the_hint(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("capsule_build.release.outputs.default_dist", lambda: desk.world.dist)
+    monkeypatch.chdir(desk.world.folder)
+    desk.world.dist.mkdir(exist_ok=True)
+    assert desk.run(*command, MUSL) == (2, "", f"error: There is no bundle {MUSL}.\n")
+    (desk.world.dist / MUSL).write_bytes(b"a bundle")
+    said = f"error: There is no bundle {MUSL}.\nIt lies in dist/: {desk.world.dist.name}/{MUSL}\n"
+    assert desk.run(*command, MUSL) == (2, "", said)
 
 
 def test_reproduce_says_whether_the_bundles_are_the_same(desk: Desk) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from ..grammar import App
 from ..guard import end_on_sigterm, guarded
 from ..output import version_printer
 from . import build, doctor, execution, explaining, installation, log, mcp, registry, setups, worker
@@ -21,7 +22,7 @@ _HELP = "Put toolchains into containers that lack them, and run untrusted tasks 
 
 def make_app() -> typer.Typer:
     """Return the command line."""
-    app = typer.Typer(
+    app = App(
         help=_HELP,
         no_args_is_help=True,
         add_completion=False,
