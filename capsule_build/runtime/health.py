@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from . import process
 from .errors import CapsuleError
-from .registry import load_registry
+from .registry import Resolved, load_registry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from .store import Store
@@ -39,7 +40,7 @@ def examine(lock: Path, store: Store) -> list[Check]:
         lock: The registry lock.
         store: The store of bundles.
     """
-    return [*map(_engine, ENGINES), _registry(lock), _store(store)]
+    return [*map(_engine, ENGINES), _registry(lock), _store(store), *_bundles(lock, store)]
 
 
 def _engine(name: str) -> Check:
@@ -71,3 +72,28 @@ def _store(store: Store) -> Check:
         advice = "Take another one with --data-dir; what is there already can be used."
         return Check("store", "warn", f"{folder} can't be written to.", advice)
     return Check("store", "ok", f"{folder} has or can take bundles.")
+
+
+def _bundles(lock: Path, store: Store) -> Iterator[Check]:
+    """Say of each bundle for this architecture whether it can be had: containers may be of either libc."""
+    try:
+        capsules = load_registry(lock).capsules
+    except CapsuleError:
+        return
+    for tag, capsule in sorted(capsules.items()):
+        for platform, variant in sorted(capsule.variants.items()):
+            if platform.architecture == os.uname().machine and variant.revoked is None:
+                yield _bundle(store, Resolved(tag, platform, capsule, variant))
+
+
+def _bundle(store: Store, resolved: Resolved) -> Check:
+    name = f"{resolved.tag} for {resolved.platform}"
+    try:
+        if store.has(resolved):
+            return Check(name, "ok", "Its bundle is in the store.")
+    except CapsuleError as error:
+        return Check(name, "fail", error.message, error.hint)
+    if resolved.variant.urls:
+        return Check(name, "ok", "Its bundle is not in the store yet, and can be downloaded.")
+    missing = store.missing(resolved)
+    return Check(name, "warn", missing.message, missing.hint)

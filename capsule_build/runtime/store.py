@@ -3,7 +3,7 @@
 A bundle that is there is hashed and nothing else: no server is asked and nothing is written, so a data folder
 that can't be written to serves as well. One that is absent is downloaded under a temporary name in the same
 folder, checked, and renamed. A bundle of another digest than the registry lock's is an error, never a reason
-for a silent download.
+for a silent download. Without a URL, `Store.add` puts a file there that was built or got elsewhere.
 
 Processes that want the same bundle at once wait for each other at the temporary file, which the kernel
 unlocks when its holder dies; what a killed one had loaded is gone on with.
@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from .errors import CapsuleError, DigestError, InputError, SignatureError, UsageError
-from .files import sha256_file
+from .files import CHUNK_BYTES, atomic_writer, sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +82,7 @@ class Store:
             SignatureError: The signature is missing or doesn't hold.
         """
         path = self.path(resolved.variant)
-        if not self._present(path, resolved, replace=replace):
+        if not self.has(resolved, replace=replace):
             self._load(path, resolved, progress, check_signature)
         elif check_signature is not None:
             signature = path.with_name(path.name + SIGNATURE_SUFFIX)
@@ -93,9 +94,56 @@ class Store:
             check_signature(path, signature)
         return path
 
-    def _present(self, path: Path, resolved: Resolved, *, replace: bool) -> bool:
-        """Return whether the right bundle is there. False: it is to be downloaded."""
-        variant = resolved.variant
+    def add(self, resolved: Resolved, source: Path, *, replace: bool = False) -> Path:
+        """Put a bundle that lies elsewhere on this machine into the store, and return its path there.
+
+        It is copied under a temporary name, checked, and renamed. One that is there already is only hashed.
+
+        Args:
+            resolved: What the registry lock says.
+            source: The file; it stays where it is.
+            replace: Whether a bundle of another digest is replaced.
+
+        Raises:
+            DigestError: The file, or the one that is there, isn't the registry lock's; nothing is changed.
+            InputError: The file can't be read, or there is no room.
+            UsageError: The store can't be written to.
+        """
+        path, variant = self.path(resolved.variant), resolved.variant
+        if self.has(resolved, replace=replace):
+            return path
+        try:
+            given = source.open("rb")
+        except OSError as error:
+            raise InputError(f"The file '{source}' can't be read: {error.strerror}.") from error
+        with given:
+            size = os.fstat(given.fileno()).st_size
+            if size != variant.size:
+                raise _other(source, resolved, f"it has {size} bytes, the registry lock says {variant.size}")
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with atomic_writer(path) as copy:
+                    found = _copy(given, copy)
+                    if found != variant.sha256:
+                        differs = f"its SHA-256 is {found}, the registry lock says {variant.sha256}"
+                        raise _other(source, resolved, differs)
+                _sync_folder(path.parent)
+            except OSError as error:
+                raise _unwritable(path, error) from error
+        return path
+
+    def has(self, resolved: Resolved, *, replace: bool = False) -> bool:
+        """Return whether the right bundle is there; nothing is downloaded.
+
+        Args:
+            resolved: What the registry lock says.
+            replace: Whether one of another digest counts as none, and not as an error.
+
+        Raises:
+            DigestError: The file that is there has another digest.
+            InputError: It can't be read.
+        """
+        path, variant = self.path(resolved.variant), resolved.variant
         try:
             size = path.stat().st_size
             found = sha256_file(path) if size == variant.size or not replace else ""
@@ -110,7 +158,26 @@ class Store:
         raise DigestError(
             f"'{path}' is not the bundle of '{resolved.tag}' for {resolved.platform}: its SHA-256 is "
             f"{found}, the registry lock says {variant.sha256}. It is left as it is.",
-            hint="Remove the file, or ask for it to be replaced; or use the registry lock that names it.",
+            hint=f"Have it replaced: {_command(resolved, replace=True)}\n"
+            "Or use the registry lock that names it.",
+        )
+
+    def missing(self, resolved: Resolved) -> InputError:
+        """Return the error for a bundle that the store lacks and that the registry lock has no URL of."""
+        path = self.path(resolved.variant)
+        damaged = path.exists()
+        said = (
+            f"There is no bundle of '{resolved.tag}' for {resolved.platform} in the store, and the registry "
+        )
+        said += "lock has no URL for it."
+        if damaged:
+            said = (
+                f"'{path}' is damaged or another bundle, and the registry lock has no URL to replace it from."
+            )
+        return InputError(
+            said,
+            hint=f"'{_build(resolved)}' builds it; this puts it into '{self.folder}':\n"
+            f"{_command(resolved, replace=damaged)}",
         )
 
     def _load(
@@ -122,10 +189,7 @@ class Store:
     ) -> None:
         variant = resolved.variant
         if not variant.urls:
-            raise InputError(
-                f"The bundle '{variant.filename}' is not in the store, and the registry lock has no URL.",
-                hint=f"Put it into '{self.folder}'.",
-            )
+            raise self.missing(resolved)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._part(path, resolved) as part:
@@ -150,7 +214,7 @@ class Store:
                     yield stream
                     return
             # Whoever held it has renamed or removed it.
-            if self._present(path, resolved, replace=True):
+            if self.has(resolved, replace=True):
                 yield None
                 return
 
@@ -195,6 +259,39 @@ class Store:
             if not os.fstat(part.fileno()).st_size:
                 name.unlink(missing_ok=True)
             raise
+
+
+def _build(resolved: Resolved) -> str:
+    """Return the command that builds a bundle; for glibc it needs no option."""
+    libc = resolved.platform.libc
+    return f"capsule-build {resolved.capsule.runtime_id}" + ("" if libc == "glibc" else f" --libc {libc}")
+
+
+def _command(resolved: Resolved, *, replace: bool) -> str:
+    """Return the command that gets a bundle into the store: downloaded, or from where a build puts it."""
+    command = f"capsule fetch {resolved.tag}"
+    if resolved.variant.urls:
+        command += f" --platform {resolved.platform}"
+    else:
+        command += f" --from dist/{resolved.variant.filename}"
+    return command + (" --replace" if replace else "")
+
+
+def _copy(given: IO[bytes], copy: IO[bytes]) -> str:
+    """Copy a file and return its SHA-256."""
+    digest = hashlib.sha256()
+    while chunk := given.read(CHUNK_BYTES):
+        copy.write(chunk)
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _other(source: Path, resolved: Resolved, differs: str) -> DigestError:
+    return DigestError(
+        f"'{source}' is not the bundle of '{resolved.tag}' for {resolved.platform}: {differs}.",
+        hint="Take the file that the registry lock names, or a registry lock (--lock) that names this file: "
+        "'capsule-build lock --lock FILE' makes one.",
+    )
 
 
 def _default_downloader() -> Downloader:

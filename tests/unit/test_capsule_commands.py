@@ -20,7 +20,7 @@ from capsule_build.cli.capsule import app
 from capsule_build.cli.capsule.targets import default_data_dir
 from capsule_build.cli.stages import stages
 from capsule_build.resources import registry_lock
-from capsule_build.runtime.health import examine
+from capsule_build.runtime.health import Check, examine
 from capsule_build.runtime.platforms import Platform
 from capsule_build.runtime.registry import load_registry
 from capsule_build.runtime.store import Store
@@ -89,7 +89,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 COMMANDS = {
     (): ("Capsules", "Tasks", "setup", "use", "seal", "why", "probe", "run", "doctor"),
     ("tags",): ("--lock", "--data-dir", "--json"),
-    ("fetch",): ("TAG", "--platform", "--lock", "--data-dir", "--replace", "--json"),
+    ("fetch",): ("TAG", "--platform", "--from", "--lock", "--data-dir", "--replace", "--json"),
     ("probe",): ("ENV", "docker:NAME", "--user", "--json"),
     ("install",): ("TAG", "ENV", "--lock", "--data-dir", "--replace", "--json"),
     ("use",): ("TAG", "ENV", "-- CMD", "--lock"),
@@ -173,7 +173,26 @@ def test_a_bundle_is_fetched_from_where_it_is(world: World, capsule: Callable[..
     ran = capsule("fetch", TAG, *world.options)
     assert (ran.code, ran.out) == (3, "")
     world.bundle.unlink()
-    assert capsule("fetch", TAG, *world.options).code == 3
+    ran = capsule("fetch", TAG, *world.options)
+    assert (ran.code, f"capsule fetch {TAG} --from dist/{world.bundle.name}\n" in ran.err) == (3, True)
+
+
+def test_a_built_bundle_is_put_into_the_store(
+    world: World, capsule: Callable[..., Ran], tmp_path: Path
+) -> None:
+    built = world.bundle.rename(tmp_path / world.bundle.name)
+    # The file says for which platform it is: the hint's command needs no other option.
+    other = small({"glibc": "musl", "musl": "glibc"}[host_libc()])
+    for_others = tmp_path / "others.tar.gz"
+    for_others.write_bytes(other.data())
+    world.lock.write_bytes(registry_of(built, for_others).to_bytes())
+    options = ("--lock", world.lock, "--data-dir", tmp_path / "new" / "data")
+    for file in (built, for_others):
+        ran = capsule("fetch", TAG, "--from", file, *options)
+        assert (ran.code, ran.out) == (0, f"{tmp_path}/new/data/capsules/{file.name}\n")
+    for file, said in ((world.lock, "is not the bundle of"), (tmp_path / "absent", "can't be read")):
+        ran = capsule("fetch", TAG, "--from", file, "--lock", world.lock, "--data-dir", tmp_path / "y")
+        assert (ran.code, ran.out, said in ran.err) == (3, "", True)
 
 
 def test_a_capsule_is_installed_verified_and_removed(world: World, capsule: Callable[..., Ran]) -> None:
@@ -299,6 +318,7 @@ def test_doctor_looks_at_what_capsules_need(
         "podman": "warn",
         "registry lock": "ok",
         "store": "ok",
+        f"{TAG} for {world.platform}": "ok",
     }
     assert "Cannot connect" in found["docker"].found
     assert "isn't installed" in found["podman"].found
@@ -307,6 +327,25 @@ def test_doctor_looks_at_what_capsules_need(
     found = {check.name: check for check in examine(tmp_path / "none", Store(tmp_path / "new/data"))}
     assert (found["docker"].status, "Docker 20.10.24" in found["docker"].found) == ("ok", True)
     assert (found["registry lock"].status, found["store"].status) == ("fail", "ok")
+
+
+def test_doctor_says_of_each_bundle_whether_it_can_be_had(world: World) -> None:
+    def told(data: Path) -> Check:
+        return {check.name: check for check in examine(world.lock, Store(data))}[
+            f"{TAG} for {world.platform}"
+        ]
+
+    assert told(world.data).found == "Its bundle is in the store."
+    absent = told(world.root)
+    assert (absent.status, "no URL" in absent.found) == ("warn", True)
+    assert f"capsule fetch {TAG} --from dist/{world.bundle.name}" in str(absent.advice)
+    bundle = world.bundle.read_bytes()
+    world.bundle.write_bytes(b"damaged")
+    damaged = told(world.data)
+    assert (damaged.status, str(world.bundle) in damaged.found) == ("fail", True)
+    world.bundle.write_bytes(bundle)
+    world.lock.write_bytes(registry_of(world.bundle, urls=("http://127.0.0.1/a",)).to_bytes())
+    assert (told(world.root).status, "can be downloaded" in told(world.root).found) == ("ok", True)
 
 
 def test_stages_are_lines_in_a_log_and_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_a_wrong_digest_is_an_error_and_the_file_is_left_alone(store: Store, sit
     with pytest.raises(DigestError) as caught:
         store.get(resolved(f"{site.url}a"))
     assert hashlib.sha256(b"x" * len(DATA)).hexdigest() in str(caught.value)
-    assert "Remove the file, or ask for it to be replaced" in str(caught.value)
+    assert f"capsule fetch node24-v1 --platform {PLATFORM} --replace\n" in str(caught.value)
     assert caught.value.exit_code == 3
     assert (store.folder / NAME).read_bytes() == b"x" * len(DATA)
     assert site.asked == []
@@ -176,10 +176,62 @@ def test_a_folder_in_a_bundle_s_place(store: Store) -> None:
         store.get(resolved())
 
 
-def test_without_a_url_the_bundle_must_be_there(store: Store) -> None:
+def test_without_a_url_the_bundle_must_be_put_there(store: Store) -> None:
     with pytest.raises(InputError, match="has no URL") as caught:
         store.get(resolved())
-    assert str(store.folder) in str(caught.value)
+    command = f"capsule fetch node24-v1 --from dist/{NAME}"
+    assert caught.value.hint == (
+        f"'capsule-build node24 --libc musl' builds it; this puts it into '{store.folder}':\n{command}"
+    )
+    # A damaged one is not said to be absent, and the same command mends it.
+    store.folder.mkdir(parents=True)
+    (store.folder / NAME).write_bytes(b"x" * len(DATA))
+    for replacing in (False, True):
+        with pytest.raises(InputError) as caught:
+            store.get(resolved(), replace=replacing)
+        assert str(store.folder / NAME) in caught.value.message
+        assert f"{command} --replace" in str(caught.value.hint)
+        assert (store.folder / NAME).read_bytes() == b"x" * len(DATA)
+
+
+# A bundle that lies elsewhere
+
+
+def test_a_bundle_is_put_into_a_store_that_is_not_there_yet(store: Store, tmp_path: Path) -> None:
+    built = tmp_path / "built"
+    built.write_bytes(DATA)
+    assert not store.has(resolved())
+    path = store.add(resolved(), built)
+    assert (path, path.read_bytes(), names(store)) == (store.folder / NAME, DATA, [NAME])
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert store.has(resolved())
+    before = path.stat()
+    built.unlink()
+    # What is there is hashed and nothing else, as everywhere.
+    assert store.add(resolved(), built).stat() == before
+
+
+@pytest.mark.parametrize("data", [b"x" * len(DATA), DATA[:-1], b""], ids=["other", "short", "empty"])
+def test_another_file_is_not_put_into_the_store(store: Store, tmp_path: Path, data: bytes) -> None:
+    built = tmp_path / "built"
+    built.write_bytes(data)
+    with pytest.raises(DigestError, match=f"'{built}' is not the bundle of 'node24-v1'"):
+        store.add(resolved(), built)
+    assert names(store) == []
+    with pytest.raises(InputError, match="can't be read"):
+        store.add(resolved(), tmp_path / "absent")
+
+
+def test_a_damaged_bundle_is_replaced_by_a_file_only_when_asked_for(store: Store, tmp_path: Path) -> None:
+    built = tmp_path / "built"
+    built.write_bytes(DATA)
+    store.folder.mkdir(parents=True)
+    (store.folder / NAME).write_bytes(b"damaged")
+    with pytest.raises(DigestError, match="is not the bundle"):
+        store.add(resolved(), built)
+    assert (store.folder / NAME).read_bytes() == b"damaged"
+    assert store.add(resolved(), built, replace=True).read_bytes() == DATA
+    assert names(store) == [NAME]
 
 
 # Downloads

@@ -47,7 +47,7 @@ def doctor(
     else:
         for check in checks:
             out().print(f"{_MARKS[check.status]}  [bold]{check.name}[/]: {escape(check.found)}")
-            if check.advice:
-                out().print(f"        {escape(check.advice)}")
+            for line in (check.advice or "").splitlines():
+                out().print(f"        {escape(line)}")
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ...runtime.errors import InputError
+from ...runtime.files import sha256_file
 from ...runtime.local import LocalEnvironment
 from ...runtime.platforms import Platform
 from ...runtime.probing import probe
@@ -23,6 +26,9 @@ from .targets import (
     open_store,
 )
 
+if TYPE_CHECKING:
+    from ...runtime.registry import Capsule
+
 TAGS_SCHEMA: Final = "capsule.tags.v1"
 FETCH_SCHEMA: Final = "capsule.fetch.v1"
 
@@ -31,7 +37,13 @@ PlatformOption = Annotated[
     typer.Option(
         "--platform",
         metavar="PLATFORM",
-        help="The platform, such as linux-x86_64-glibc. Default: this machine's.",
+        help="The platform, such as linux-x86_64-glibc. Default: this machine's, or that of the --from file.",
+    ),
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="FILE", help="Copy this file, such as one that was built, into the store."
     ),
 ]
 
@@ -92,6 +104,7 @@ def fetch(
     tag: Tag,
     *,
     platform: PlatformOption = None,
+    source: From = None,
     lock: LockOption = None,
     data_dir: DataDir = None,
     replace: Replace = False,
@@ -99,13 +112,15 @@ def fetch(
 ) -> None:
     """Get a capsule's bundle into the store, or check the one that is there."""
     registry = open_registry(lock)
-    registry.capsule(tag)
-    wanted = Platform.parse(platform) if platform is not None else probe(LocalEnvironment()).platform
-    resolved = registry.resolve(tag, wanted)
-    with stages() as progress:
-        path = open_store(data_dir).get(
-            resolved, replace=replace, progress=lambda done, total: progress("download", done, total)
-        )
+    wanted = Platform.parse(platform) if platform is not None else _platform(registry.capsule(tag), source)
+    resolved, store = registry.resolve(tag, wanted), open_store(data_dir)
+    if source is not None:
+        path = store.add(resolved, source, replace=replace)
+    else:
+        with stages() as progress:
+            path = store.get(
+                resolved, replace=replace, progress=lambda done, total: progress("download", done, total)
+            )
     if as_json:
         print_json(
             {
@@ -119,3 +134,16 @@ def fetch(
         )
         return
     out().print(str(path), markup=False)
+
+
+def _platform(capsule: Capsule, source: Path | None) -> Platform:
+    """Return the platform whose bundle a file is; without a file, or if it is none, this machine's."""
+    if source is not None:
+        try:
+            found = sha256_file(source)
+        except OSError as error:
+            raise InputError(f"The file '{source}' can't be read: {error.strerror}.") from error
+        for platform, variant in capsule.variants.items():
+            if variant.sha256 == found:
+                return platform
+    return probe(LocalEnvironment()).platform
