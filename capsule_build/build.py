@@ -21,6 +21,7 @@ from .record import make_record
 from .release.outputs import BUNDLE_SUFFIX, Outputs, digest_line, publish, remove_stale, unnamed
 from .release.provenance import make_provenance
 from .release.statements import FILE_NAME
+from .release.unchanged import is_unchanged
 from .render import render
 from .runtime.archive import check_bundle
 from .runtime.errors import ContractError, UsageError
@@ -30,7 +31,7 @@ from .sbom import FILE_NAME as SBOM
 from .sbom import describe_tree, outer_sbom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from .components import Component
@@ -152,7 +153,7 @@ def build(plan: BuildPlan, shop: Workshop, report: Reporter) -> BuildResult:
                 engine=shop.engine.info(),
                 started=started,
             )
-            _publish(plan, candidate, packed, record, (tree / SBOM).read_bytes())
+            _publish(plan, candidate, packed, record, (tree / SBOM).read_bytes(), report)
     return BuildResult(plan, packed, inputs, results)
 
 
@@ -201,24 +202,41 @@ def _unnamed(output: Path) -> Iterator[Path]:
         yield candidate
 
 
-def _publish(plan: BuildPlan, candidate: Path, packed: Packed, record: bytes, sbom: bytes) -> None:
+def _publish(
+    plan: BuildPlan, candidate: Path, packed: Packed, record: bytes, sbom: bytes, report: Reporter
+) -> None:
     """Give the bundle and what lies beside it their names.
 
-    The bundle comes last: without it, the rest is only out of date. Signatures of the bundle that was there
-    go: they are of another one, or of another provenance.
+    The bundle comes last: without it, the rest is only out of date. Where the bundle that was there has
+    signatures, they stay with all of its files if these say the same; else they go.
     """
     outputs = Outputs(plan.output)
     name = plan.output.name
+    provenance = make_provenance(record)
+    outer = outer_sbom(sbom, filename=name, sha256=packed.sha256, size=packed.size)
+    signatures = [path for path in outputs.signatures if path.exists()]
+    if signatures and is_unchanged(outputs, sha256=packed.sha256, sbom=outer, provenance=provenance):
+        report.note(f"It is the bundle that was there: its {_counted(signatures)} and other files stay.")
+        return
     publish(
         {
             outputs.record: record,
-            outputs.provenance: make_provenance(record),
-            outputs.sbom: outer_sbom(sbom, filename=name, sha256=packed.sha256, size=packed.size),
+            outputs.provenance: provenance,
+            outputs.sbom: outer,
             outputs.digest: digest_line(packed.sha256, name),
         },
         finished={plan.output: candidate},
-        removed=outputs.signatures,
+        removed=signatures,
     )
+    if signatures:
+        report.note(
+            f"Removed {_counted(signatures)} of the old bundle: sign again with "
+            f"'capsule-build sign {plan.output}'."
+        )
+
+
+def _counted(signatures: Sequence[Path]) -> str:
+    return f"{len(signatures)} signature{'' if len(signatures) == 1 else 's'}"
 
 
 def _folder(path: Path) -> Path:
