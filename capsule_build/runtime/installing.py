@@ -153,6 +153,8 @@ def resolve(registry: Registry, tag: str, target: Target) -> Resolved:
 def uninstall(tag: str, environment: Environment, *, registry: Registry, setups: bool = False) -> bool:
     """Remove a tag's capsule, whatever its digest is; False: it isn't there.
 
+    The two folders of capsules and setup roots go too, when nothing else is in them.
+
     Args:
         tag: The capsule's tag.
         environment: Where from.
@@ -175,13 +177,22 @@ def uninstall(tag: str, environment: Environment, *, registry: Registry, setups:
                 if not setups:
                     raise TargetError(
                         f"{environment.name}: '{SETUPS}/{mark.digest}' needs the capsule.",
-                        hint="Remove that setup root first, or ask for both to be removed.",
+                        hint="Remove that setup root first, or both with --setups (in Python: setups=True).",
                     )
                 paths.append(f"{SETUPS}/{mark.digest}")
             paths += [f"{CAPSULES}/{mark.name}", f"{CAPSULES}/{mark}"]
         paths += [f"{CAPSULES}/{entry}" for entry in _left_behind(target)]
+        place = placer(environment, target)
         if paths:
-            placer(environment, target).remove(new_token(), paths)
+            place.remove(new_token(), paths)
+        # Only one's own: another user's installer, whom this lock doesn't hold, may be about to fill it.
+        emptied = [
+            folder.path
+            for folder in target.capsules.folders
+            if folder.path in (CAPSULES, SETUPS) and folder.owner == target.user
+        ]
+        if emptied:
+            place.tidy(emptied)
     return bool(found)
 
 
@@ -215,7 +226,7 @@ def _settle(target: Target, resolved: Resolved, *, replace: bool) -> Present | N
         raise TargetError(
             f"{target.name}: '{resolved.variant.install_root}' holds the bundle {digest}, and not "
             f"{resolved.variant.sha256}, which the registry lock says.",
-            hint="Uninstall it, or ask for it to be replaced.",
+            hint="Uninstall it, or have it replaced with --replace (in Python: replace=True).",
         )
     if digest in target.capsules.setups:
         raise TargetError(

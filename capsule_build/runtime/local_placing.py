@@ -87,13 +87,9 @@ class LocalPlacer:
 
     def remove(self, token: str, paths: Sequence[str]) -> None:
         """Rename away, then remove (see `Placer.remove`)."""
-        away = self._path(trash(token))
         for path in map(self._path, paths):
             try:
-                if path.is_dir() and not path.is_symlink() and path.parent != away.parent:
-                    # Moving a folder to another one changes its "..": that needs the right to write to it.
-                    path.chmod(0o700)
-                path.rename(away)
+                away = self._away(path, token)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -103,12 +99,33 @@ class LocalPlacer:
             else:
                 away.unlink()
 
+    def tidy(self, folders: Sequence[str]) -> None:
+        """Remove empty folders (see `Placer.tidy`)."""
+        for folder in map(self._path, folders):
+            # Never more than an empty folder, whatever others do meanwhile: that is what rmdir(2) removes.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
     def finish(self, root: str) -> None:
         """Take the write bits (see `Placer.finish`)."""
         self._path(root).chmod(0o555)
 
     def _path(self, path: str) -> Path:
         return Path(self._environment.local_path(path))
+
+    def _away(self, path: Path, token: str) -> Path:
+        """Rename a path to a token's trash folder; return where that is."""
+        away = self._path(trash(token))
+        if path.is_dir() and not path.is_symlink() and path.parent != away.parent:
+            # Moving a folder to another one changes its "..": that needs the right to write to it.
+            path.chmod(0o700)
+        try:
+            return path.rename(away)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # The two folders are on two file systems: it is renamed on its own.
+            return path.rename(path.with_name(away.name))
 
     def _swap(self, tree: Path, root: Path, token: str) -> None:
         """Put a tree in another one's place, in one step where the file system can, and remove the other."""

@@ -17,7 +17,7 @@ from .layout import staging, trash
 from .local_placing import LocalPlacer
 from .manifest import Manifest
 from .reader import open_bundle
-from .scripts import COMMIT, FINISH, PREPARE, REMOVE
+from .scripts import COMMIT, FINISH, PREPARE, REMOVE, RMDIR
 from .tarheaders import BLOCK_BYTES, Kind, padding
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Placer(Protocol):
         Raises:
             TargetError: One can't be removed.
         """
+
+    def tidy(self, folders: Sequence[str]) -> None:
+        """Remove those of the folders that are empty; others stay, without an error."""
 
     def finish(self, root: str) -> None:
         """Take the write bits from an install root whose installer was killed just before it did that."""
@@ -187,6 +190,10 @@ class ShellPlacer:
     def remove(self, token: str, paths: Sequence[str]) -> None:
         """Rename away, then remove (see `Placer.remove`)."""
         self._run(REMOVE, trash(token), *paths)
+
+    def tidy(self, folders: Sequence[str]) -> None:
+        """Remove empty folders (see `Placer.tidy`)."""
+        self._run(RMDIR, *folders)
 
     def finish(self, root: str) -> None:
         """Take the write bits (see `Placer.finish`)."""

@@ -13,7 +13,7 @@ from .layout import CAPSULES, MANIFEST, SETUPS
 NEEDED: Final = ("cat", "chmod", "ln", "ls", "mkdir", "mv", "rm", "sync")
 """Commands without which nothing can be installed where this process doesn't see the files itself."""
 
-_USED: Final = (*NEEDED, "df", "head", "id", "readlink", "tail", "tar")
+_USED: Final = (*NEEDED, "df", "head", "id", "readlink", "rmdir", "tail", "tar")
 
 HEAD: Final = f"""
 PATH=${{PATH:+$PATH:}}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
@@ -143,7 +143,9 @@ user=$1 staging=$2 trash=$3
 shift 3
 own "$C"
 for one; do drop "$C/$one" "$trash"; done
-mkdir -m 700 "$staging" || fail "the staging folder can't be made"
+# An uninstaller removes an empty folder, perhaps just now.
+mkdir -m 700 "$staging" 2>/dev/null || { own "$C"; mkdir -m 700 "$staging"; } ||
+  fail "the staging folder can't be made"
 """
 )
 """Makes what a bundle is put into, and removes what dead installers left."""
@@ -199,6 +201,16 @@ for one; do drop "$one" "$trash" || fail "$one can't be removed"; done
 """
 )
 """Removes entries by their whole paths."""
+
+RMDIR: Final = (
+    HEAD
+    + """
+# $@: folders. What isn't empty, or a mount's own, stays.
+for one; do rmdir "$one" 2>/dev/null; done
+exit 0
+"""
+)
+"""Removes folders that are empty."""
 
 FINISH: Final = HEAD + 'chmod a-w "$1"\n'
 """Takes the write bits from a root whose installer was killed just before."""
@@ -274,6 +286,8 @@ SETUP: Final = (
 root=$1 state=$2 text=$3
 shift 3
 own "$S"
+# An uninstaller removes an empty folder, perhaps just now.
+mkdir -m 755 "$root" 2>/dev/null || own "$S"
 own "$root"
 [ -w "$root" ] || fail "the user $user can't write to $root"
 write_state "$root/$state" "$text"

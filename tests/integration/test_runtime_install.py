@@ -27,6 +27,7 @@ from capsule_build.runtime import (
     verify,
 )
 from capsule_build.runtime.layout import Mark, is_left_behind, new_token
+from capsule_build.runtime.local_placing import LocalPlacer
 from capsule_build.runtime.placing import placer, stage_bundle
 from capsule_build.runtime.probing import probe
 from tests.targets import (
@@ -111,7 +112,7 @@ def test_a_tag_is_installed_found_again_verified_and_removed(ground: Ground) -> 
     assert verify(TAG, ground.environment, registry=ground.registry, store=ground.store) == again
 
     assert uninstall(TAG, ground.environment, registry=ground.registry)
-    assert listing(ground.root) == []
+    assert list((ground.root / "tmp").iterdir()) == []
     assert installed(TAG, ground.environment, registry=ground.registry) is None
     assert not uninstall(TAG, ground.environment, registry=ground.registry)
 
@@ -148,7 +149,7 @@ def test_another_digest_at_the_root_is_an_error_that_says_so(ground: Ground) -> 
     old = ground.supersede()
     with pytest.raises(TargetError, match=f"holds the bundle {old}") as caught:
         ground.install()
-    assert "Uninstall it, or ask for it to be replaced" in str(caught.value)
+    assert "Uninstall it, or have it replaced with --replace" in str(caught.value)
     assert ground.text() == "one"
 
 
@@ -191,8 +192,40 @@ def test_uninstall_is_refused_while_a_setup_root_needs_the_capsule(ground: Groun
     with pytest.raises(TargetError, match="needs the capsule"):
         uninstall(TAG, ground.environment, registry=ground.registry)
     assert uninstall(TAG, ground.environment, registry=ground.registry, setups=True)
-    assert listing(ground.root) == []
-    assert not setup.exists()
+    # The image is as it was.
+    assert list((ground.root / "tmp").iterdir()) == []
+
+
+def test_uninstall_leaves_folders_that_hold_something_else(ground: Ground) -> None:
+    ground.install()
+    others = ground.root / SETUPS / "others"
+    others.mkdir(parents=True)
+    (ground.root / CAPSULES / "others").write_text("theirs")
+    assert uninstall(TAG, ground.environment, registry=ground.registry)
+    assert listing(ground.root) == ["others"]
+    assert others.is_dir()
+
+
+def test_a_setup_root_on_another_file_system_is_removed(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("setups")
+
+    class Split(Rerooted):
+        """The folder of setup roots is a mount of its own."""
+
+        def local_path(self, path: str) -> str:
+            inner = path.removeprefix(f"/{SETUPS}")
+            return super().local_path(path) if inner == path else f"{elsewhere}{inner}"
+
+    (tmp_path / CAPSULES).mkdir(parents=True)
+    (elsewhere / "one" / "bin").mkdir(parents=True)
+    (elsewhere / "one").chmod(0o555)
+    if tmp_path.stat().st_dev == elsewhere.stat().st_dev:
+        pytest.skip("This machine has no second file system that can be written to.")
+    LocalPlacer(Split(tmp_path), os.getuid()).remove(new_token(), [f"/{SETUPS}/one"])
+    assert list(elsewhere.iterdir()) == []
+    assert listing(tmp_path) == []
 
 
 def test_a_superseded_capsule_can_be_uninstalled(ground: Ground) -> None:
