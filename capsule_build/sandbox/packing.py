@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..runtime.errors import UsageError
+from ..runtime.errors import ContractError, UsageError
 from ..runtime.files import write_atomically
-from .artifact import pack
+from .artifact import load_artifact, pack
 from .languages import JAVASCRIPT, PACKED_SUFFIX, language_of
 from .modules import collect
 from .options import ConfigError
@@ -55,7 +55,7 @@ def build(
         say: Hears what takes its time.
 
     Raises:
-        CapsuleError: It can't be packed.
+        CapsuleError: It can't be packed, or what is there already was packed from another source.
     """
     project = load_project(working)
     name = name or project.entrypoint
@@ -83,7 +83,9 @@ def build(
     data = pack(file, own, installed)
     digest = hashlib.sha256(data).hexdigest()
     path = source.with_suffix(PACKED_SUFFIX)
-    if not export:
+    if export:
+        _check_overwritten(path, source.name)
+    else:
         kept = Path(Store().root, "packed")
         kept.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = kept / f"{source.stem}-{digest[:16]}{PACKED_SUFFIX}"
@@ -91,3 +93,17 @@ def build(
         raise UsageError(f"{path.parent} can't be written to.")
     write_atomically(path, data)
     return Packed(str(path), digest, len(data), file.entry, tuple(file.tasks), tuple(sorted(modules)))
+
+
+def _check_overwritten(path: Path, source: str) -> None:
+    """Refuse to write over a packed file of another source, such as of `hello.py` for `hello.ts`."""
+    if not path.exists():
+        return
+    try:
+        other = Path(load_artifact(str(path)).path).name
+        if other == source:
+            return
+        what = f"{path} was packed from {other}"
+    except ContractError:
+        what = f"{path} is no packed task"
+    raise UsageError(f"{what}, and isn't overwritten.", hint=f"Remove it, or give {source} another name.")

@@ -16,7 +16,7 @@ from .grants import close_folders, open_folders
 from .instance import Instance, Setup, answer
 from .languages import JAVASCRIPT, PYTHON
 from .machine import Machine
-from .options import MAX_MEMORY, ConfigError
+from .options import COMPUTE, MAX_FUEL, MAX_MEMORY, ConfigError
 from .project import variables
 from .records import Record
 from .wasmtime_abi import WasmError
@@ -269,13 +269,28 @@ def _read(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tupl
 def _explained(kind: str, message: str, policy: Policy) -> str:
     if kind != "memory_exceeded":
         return message
-    return f"{message}: the task may have {policy.memory or MAX_MEMORY} bytes of memory."
+    bound = policy.memory or MAX_MEMORY
+    return f"{message}: the task may have {bound} bytes of memory.{_more_memory(bound)}"
+
+
+def _more_compute(policy: Policy, fuel: int) -> str:
+    if fuel < policy.fuel:
+        return " That was left of its caller's, which they share."
+    high = COMPUTE["HIGH"]
+    more = f'compute="HIGH" ({high})' if fuel < high else f"compute={min(MAX_FUEL, 2 * fuel)}"
+    return f" Give it more: {more}, or any number."
+
+
+def _more_memory(bound: int) -> str:
+    if bound >= MAX_MEMORY:
+        return " No task can have more."
+    return f' Give it more: ram="{min(MAX_MEMORY, 2 * bound) >> 20}MB".'
 
 
 def _trap(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tuple[str, str]:
     reason = outcome.answer.decode("utf-8", "replace")
     if outcome.kind == "fuel":
-        return "fuel_exhausted", f"The task used up its compute: {fuel} units."
+        return "fuel_exhausted", f"The task used up its compute: {fuel} units.{_more_compute(policy, fuel)}"
     if outcome.kind == "timeout":
         limit = "its caller's time" if policy.timeout_ms is None else f"{policy.timeout_ms} ms"
         return "timeout", f"The task didn't end within {limit}."
@@ -285,7 +300,10 @@ def _trap(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tupl
         return "task_error", f"The task ended its interpreter with the status {reason}."
     bound = policy.memory or MAX_MEMORY
     if outcome.memory >= bound * _NEARLY_FULL:
-        return "memory_exceeded", f"The task needs more than its {bound} bytes of memory."
+        return (
+            "memory_exceeded",
+            f"The task needs more than its {bound} bytes of memory.{_more_memory(bound)}",
+        )
     if "exceeds memory limit" in reason or "memory minimum size" in reason:
         return "config_error", (
             f"ram={bound} bytes is too small for a task to start in: that takes {machine.smallest} "

@@ -100,6 +100,47 @@ def test_wrong_usage_is_told_without_a_traceback(
     assert "Traceback" not in said
 
 
+def test_people_read_errors_and_machines_get_envelopes(bench: Bench) -> None:
+    bench.write("folder.py", f"{HEAD}@task(name='main', allowed_files=['./none'])\ndef main(): pass\n")
+    for words, says in (
+        (["exec", "x.py"], "error: x.py is no packed file (.wasm).\n'capsule run' runs a source file; "),
+        (["run", "folder.py"], "error: allowed_files: "),
+    ):
+        bench.write("x.py", "")
+        plain = bench.command(*words)
+        assert (plain.code, plain.stdout) == (2, b"")
+        said = plain.stderr.decode()
+        assert said.startswith(says), said
+        alone = bench.command(words[0], "--json", *words[1:])
+        error = json.loads(alone.stdout)["error"]
+        assert (alone.code, alone.stderr, error["error_type"]) == (2, b"", "config_error")
+        assert said == f"error: {error['message']}\n"
+    bench.write("fails.py", f"{HEAD}@task(name='main', compute='LOW')\ndef main():\n    while True: pass\n")
+    plain = bench.command("run", "fails.py")
+    assert plain.code == 1
+    said = plain.stderr.decode()
+    assert said == f"error: {last_line(plain)['error']['message']}\n"
+    assert said.endswith('Give it more: compute="HIGH" (50000000000), or any number.\n')
+    assert bench.command("run", "--json", "fails.py").stderr == b""
+
+
+def test_a_packed_file_of_another_source_is_not_overwritten(bench: Bench) -> None:
+    bench.write("hello.py", "def main(): return 'py'\n")
+    bench.write("hello.ts", "export const main = () => 'ts';\n")
+    for _ in range(2):
+        assert bench.command("build", "hello.py", "--export").code == 0
+    kept = (bench.folder / "hello.wasm").read_bytes()
+    refused = bench.command("build", "hello.ts", "--export")
+    assert refused.code == 2
+    assert "hello.wasm was packed from hello.py" in " ".join(refused.stderr.decode().split())
+    assert bench.command("build", "hello.ts").code == 0
+    assert (bench.folder / "hello.wasm").read_bytes() == kept
+    (bench.folder / "hello.wasm").write_bytes(b"\0asm\1\0\0\0 somebody's own")
+    refused = bench.command("build", "hello.py", "--export")
+    assert refused.code == 2
+    assert "hello.wasm is no packed task" in " ".join(refused.stderr.decode().split())
+
+
 def test_help_lists_the_options_that_are_read_by_hand(bench: Bench) -> None:
     for command in ("run", "exec"):
         said = bench.command(command, "--help", env={"COLUMNS": "200"}).stdout.decode()
@@ -165,7 +206,7 @@ def test_a_packed_file_with_a_changed_byte_is_refused(bench: Bench) -> None:
         changed = bytearray(whole)
         changed[place] ^= 1
         (bench.folder / "file.wasm").write_bytes(changed)
-        result = bench.command("exec", "file.wasm")
+        result = bench.command("exec", "--json", "file.wasm")
         assert result.code == 5, place
         assert last_line(result)["error"]["error_type"] == "config_error"
 

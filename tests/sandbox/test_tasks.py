@@ -79,6 +79,7 @@ def test_too_much_memory_is_told_as_that(bench: Bench) -> None:
     kind, message = error_of(bench.task("x = bytearray(200 << 20)", options="ram='64MB'"))
     assert kind == "memory_exceeded"
     assert "67108864 bytes" in message
+    assert message.endswith(' Give it more: ram="128MB".')
     envelope = bench.task("return len(bytearray(10 << 20))", options="ram='64MB'")
     assert envelope["result"] == 10 << 20
     assert 20 << 20 < envelope["execution"]["ram_used"] <= 64 << 20

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsule_build.sandbox.options import (
+    COMPUTE,
     MAX_MEMORY,
     ConfigError,
     Folder,
@@ -23,6 +24,7 @@ from capsule_build.sandbox.options import (
     read_timeout,
     read_variables,
 )
+from capsule_build.sandbox.running import _more_compute, _more_memory
 
 
 @pytest.mark.parametrize(
@@ -190,6 +192,21 @@ def test_an_error_of_an_option_names_place_option_and_value() -> None:
 def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(ConfigError, match=r"no option 'cpu'.*compute, ram, timeout"):
         make_policy({"cpu": 1}, name="t", function="f", where="x.py")
+
+
+def test_who_used_up_a_limit_is_told_a_higher_one() -> None:
+    high = COMPUTE["HIGH"]
+    assert _more_compute(Policy("t", "f"), COMPUTE["MEDIUM"]) == (
+        f' Give it more: compute="HIGH" ({high}), or any number.'
+    )
+    assert _more_compute(Policy("t", "f", fuel=high), high) == (
+        f" Give it more: compute={2 * high}, or any number."
+    )
+    assert "its caller's" in _more_compute(Policy("t", "f", fuel=high), high - 1)
+    for memory in (64 << 20, 3 << 30):
+        said = _more_memory(memory).partition('"')[2].rpartition('"')[0]
+        assert memory < read_size(said) <= MAX_MEMORY
+    assert _more_memory(MAX_MEMORY) == " No task can have more."
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", 5, None, "x" * 201])

@@ -52,10 +52,10 @@ def execute(arguments: Arguments) -> int:
             trace=arguments.trace,
         )
         envelope = perform(request, output=screen.output, event=screen.event, say=screen.say)
-        screen.envelope(envelope)
+        return screen.ending(envelope)
     except CapsuleError as error:
         kind = "config_error" if error.exit_code in (ConfigError.exit_code, 5) else "wasm_error"
-        screen.envelope(running.failure("main", kind, str(error)))
+        screen.refusal(running.failure("main", kind, str(error)))
         return error.exit_code
     except KeyboardInterrupt:
         screen.say("Interrupted.")
@@ -70,9 +70,6 @@ def execute(arguments: Arguments) -> int:
         screen.say(f"error: capsule itself failed: {type(error).__name__}: {error}")
         screen.say(f"This is a defect. {_DEBUG_VARIABLE}=1 shows where; please report that.")
         return 1
-    if envelope["error"] is not None and envelope["error"]["error_type"] == "config_error":
-        return ConfigError.exit_code
-    return 0 if envelope["success"] else 1
 
 
 def _arguments(arguments: Arguments) -> list[Any]:
@@ -121,7 +118,31 @@ class _Screen:
             # What can't be said doesn't change what is done.
             pass
 
-    def envelope(self, envelope: dict[str, Any]) -> None:
+    def ending(self, envelope: dict[str, Any]) -> int:
+        """Print how a task ended, and return the exit code.
+
+        Without `--json` an error is also said on standard error, below the envelope, as a person reads it.
+        """
+        error = envelope["error"]
+        if error is not None and error["error_type"] == "config_error":
+            self.refusal(envelope)
+            return ConfigError.exit_code
+        self._envelope(envelope)
+        if error is None:
+            return 0
+        if not self._as_json:
+            self.say(f"error: {error['message']}")
+        return 1
+
+    def refusal(self, envelope: dict[str, Any]) -> None:
+        """Say why nothing could be run: for people on standard error, with `--json` as an envelope."""
+        if self._as_json:
+            self._envelope(envelope)
+        else:
+            self._end_line()
+            self.say(f"error: {envelope['error']['message']}")
+
+    def _envelope(self, envelope: dict[str, Any]) -> None:
         """Print the envelope: one line for programs, several for people."""
         if sys.stdout.isatty():
             import json
@@ -129,6 +150,12 @@ class _Screen:
             text = json.dumps(envelope, indent=2, ensure_ascii=False)
         else:
             text = jsontext.dumps(envelope)
-        start = "\n" if self._unfinished and not self._as_json else ""
-        sys.stdout.write(f"{start}{text}\n")
+        self._end_line()
+        sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
+
+    def _end_line(self) -> None:
+        """End the line that a task began on standard output, so that what comes next has one of its own."""
+        if self._unfinished and not self._as_json:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
