@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from ..runtime.archive import check_bundle
 from . import panels
 from .diff import diff
-from .output import human_size, out, print_json, print_table
+from .output import human_size, out, print_facts, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,13 +114,11 @@ def _print_licences(bundle: Path, *, as_json: bool) -> None:
         print_json(report.to_json())
         return
     out().print(f"Licence texts, below {_TEXTS_FOLDER}, and where the source is, as package URLs:\n")
-    print_table(
-        ("component", "version", "licence", "texts", "source"),
-        [
-            (part.name, part.version, ", ".join(part.licenses), _texts(part), "\n".join(part.sources))
-            for part in report.components
-        ],
-    )
+    for part in report.components:
+        title = f"{part.name} {part.version}".rstrip()
+        out().print(f"[bold]{escape(title)}[/]  {escape(', '.join(part.licenses))}")
+        facts = (("texts", _texts(part)), ("source", "\n".join(part.sources)))
+        print_facts([fact for fact in facts if fact[1]], indent="  ")
 
 
 def _texts(part: Listed) -> str:
@@ -131,20 +128,17 @@ def _texts(part: Listed) -> str:
 
 def _print_facts(info: BundleInfo) -> None:
     manifest = info.manifest
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in (
-        ("runtime", f"{manifest.runtime_id} {manifest.runtime_version}"),
-        ("platform", str(manifest.platform)),
-        ("install root", manifest.install_root),
-        ("tools", ", ".join(sorted(manifest.tools))),
-        ("sha256", info.sha256),
-        ("size", f"{human_size(info.size)} packed, {human_size(info.unpacked_bytes)} unpacked"),
-        ("members", f"{info.members}"),
-    ):
-        table.add_row(name, escape(value))
-    out().print(table)
+    print_facts(
+        (
+            ("runtime", f"{manifest.runtime_id} {manifest.runtime_version}"),
+            ("platform", str(manifest.platform)),
+            ("install root", manifest.install_root),
+            ("tools", ", ".join(sorted(manifest.tools))),
+            ("sha256", info.sha256),
+            ("size", f"{human_size(info.size)} packed, {human_size(info.unpacked_bytes)} unpacked"),
+            ("members", f"{info.members}"),
+        )
+    )
 
 
 def _versions(requires: Mapping[str, str]) -> str:

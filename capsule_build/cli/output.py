@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,19 +16,20 @@ from rich.table import Table
 from .. import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ..runtime.errors import CapsuleError
 
 
-_PIPED_COLUMNS = 200
-"""Columns of a table that goes to a file or a pipe: wide enough that `grep` finds whole lines."""
+_NO_COLUMNS = 200
+"""Columns to use where the environment says that there are none."""
+
+_GAP = "  "
 
 
 def out() -> Console:
     """Return the console of results: standard output. Rich respects NO_COLOR and knows terminals."""
-    width = _width() if sys.stdout.isatty() else _PIPED_COLUMNS
-    return Console(width=width, soft_wrap=True, highlight=False)
+    return Console(width=_width(), soft_wrap=True, highlight=False)
 
 
 def err() -> Console:
@@ -37,7 +39,7 @@ def err() -> Console:
 
 def _width() -> int | None:
     """Return the columns to use where the environment's are none at all; else `None`: Rich finds out."""
-    return _PIPED_COLUMNS if os.environ.get("COLUMNS", "1").strip() in {"", "0"} else None
+    return _NO_COLUMNS if os.environ.get("COLUMNS", "1").strip() in {"", "0"} else None
 
 
 def print_json(value: Any) -> None:
@@ -45,14 +47,44 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
-    """Print a table for people."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table for people: as wide as the terminal; elsewhere one whole line a row, for `grep`."""
+    console = out()
+    if not console.is_terminal:
+        for line in _lines([columns, *rows]):
+            console.print(line, markup=False)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
-    out().print(table)
+    console.print(table)
+
+
+def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield rows with their cells below each other."""
+    cells = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        yield _GAP.join(padded).rstrip()
+
+
+def print_facts(facts: Iterable[tuple[str, str]], *, indent: str = "") -> None:
+    """Print what is known of one thing: a name and a value a line, however long the value is.
+
+    A value with several lines is put below itself.
+    """
+    console = out()
+    known = list(facts)
+    width = max((cell_len(name) for name, _ in known), default=0)
+    for name, value in known:
+        first, *more = value.splitlines() or [""]
+        gap = " " * (width - cell_len(name)) + _GAP if first else ""
+        console.print(f"{indent}[bold]{escape(name)}[/]{gap}{escape(first)}")
+        for line in more:
+            console.print(f"{indent}{' ' * width}{_GAP}{line}", markup=False)
 
 
 def print_error(error: CapsuleError) -> None:

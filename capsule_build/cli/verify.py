@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.markup import escape
 
 from ..runtime.errors import CapsuleError, UsageError
 from . import options, panels
 from .choice import Bundles, Dist, choose_bundles
-from .output import print_error, print_json, print_table
+from .output import out, print_error, print_facts, print_json
 
 if TYPE_CHECKING:
     from ..release.policy import Policy, Verified
@@ -112,19 +113,19 @@ def _policy(
 
 
 def _print_verified(verified: list[Verified]) -> None:
-    print_table(
-        ("verified", "signed by", "at", "built by", "overrides"),
-        [
+    for item in verified:
+        out().print(f"[green]verified[/] {escape(item.bundle.name)}")
+        signed_at = item.signed_at.isoformat(timespec="seconds") if item.signed_at else "unknown"
+        print_facts(
             (
-                item.bundle.name,
-                item.signer,
-                item.signed_at.isoformat(timespec="seconds") if item.signed_at else "unknown",
-                item.provenance.builder.id,
-                ", ".join(item.provenance.overrides) or "none",
-            )
-            for item in verified
-        ],
-    )
+                ("sha256", item.info.sha256),
+                ("signed by", item.signer),
+                ("at", signed_at),
+                ("built by", item.provenance.builder.id),
+                ("overrides", ", ".join(item.provenance.overrides) or "none"),
+            ),
+            indent="  ",
+        )
 
 
 def _print_verified_json(verified: list[Verified], failed: dict[Path, CapsuleError]) -> None:

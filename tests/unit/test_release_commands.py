@@ -213,6 +213,22 @@ def test_a_bundle_that_lies_in_dist_is_found_by_the_hint(
     assert desk.run(*command, MUSL) == (2, "", said)
 
 
+def test_licences_are_listed_by_component_with_what_there_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.json("release", "tiny:glibc", "--no-sign", *desk.where)
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = desk.run("inspect", "--licenses", desk.world.dist / GLIBC)
+    assert code == 0
+    # A package of npm says nothing of its source: there is no empty line for it.
+    assert (
+        f"\ninner {fakes.INNER_VERSION}  Artistic-2.0\n  texts  npm/inner@{fakes.INNER_VERSION}/LICENSE\n"
+        in out
+    )
+    assert "\nhelper 1:2.0-1  MIT\n  texts   helper/LICENSE\n  source  pkg:deb/debian/helper@" in out
+    assert [line for line in out.splitlines() if line != line.rstrip()] == []
+
+
 def test_reproduce_says_whether_the_bundles_are_the_same(desk: Desk) -> None:
     desk.json("release", "tiny:glibc", "--no-sign", *desk.where)
     bundle = desk.world.dist / GLIBC

@@ -53,6 +53,15 @@ def test_what_a_key_signed_is_verified_with_its_public_half(
     (entry,) = json.loads(capsys.readouterr().out)["bundles"]
     assert entry["ok"]
     assert entry["signer"].startswith("key ")
+    assert run(["verify", str(signed.bundle), "--public-key", str(public(key))]) == 0
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        f"verified {signed.bundle.name}",
+        f"  sha256     {entry['sha256']}",
+        f"  signed by  {entry['signer']}",
+        "  at         unknown",
+        f"  built by   {entry['builder']}",
+        "  overrides  none",
+    ]
 
 
 def test_it_is_a_sigstore_bundle_with_a_hint_and_nothing_of_the_key(signed: Outputs, key: Path) -> None:
