@@ -1,4 +1,4 @@
-"""The tutorial in docs/tutorial.md, run as it stands: only the image has another name here."""
+"""The tutorial in docs/tutorial.md, run as it stands, but for building the capsule and the image's name."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "tutorial.md"
 _BLOCK: Final = re.compile(r"<!-- tutorial: (?P<what>\S+) -->\n```\w+\n(?P<text>.*?)```\n", re.DOTALL)
 _IMAGE: Final = "debian:bullseye-slim"
 _CONTAINER: Final = "old-debian"
+_BUILD: Final = "make capsule\n"
 
 
 def blocks(what: str) -> list[str]:
@@ -36,7 +37,8 @@ def blocks(what: str) -> list[str]:
 def test_every_fenced_block_is_run() -> None:
     assert DOCUMENT.read_text().count("```") == 2 * (len(blocks("run")) + len(blocks("codex.json")))
     assert len(blocks("run")) > 3
-    assert sum(block.count(_IMAGE) for block in blocks("run")) == 1
+    for replaced in (_IMAGE, _BUILD):
+        assert sum(block.count(replaced) for block in blocks("run")) == 1
 
 
 def old_debian(engine: Engine, folder: Path) -> str:
@@ -64,13 +66,12 @@ def old_debian(engine: Engine, folder: Path) -> str:
 @pytest.mark.parametrize("engine", ["docker"], indirect=True)
 def test_the_tutorial_works(engine: Engine, capsules: Capsules, tmp_path: Path) -> None:
     built = capsules.built("podman", "glibc")
-    data = tmp_path / "data" / "capsule-build" / "capsules"
-    data.mkdir(parents=True)
-    os.link(built.path, data / built.path.name)
+    (tmp_path / "dist").mkdir()
+    os.link(built.path, tmp_path / "dist" / built.path.name)
     lock = tmp_path / "registry.lock.json"
     lock.write_bytes(registry_of(built.path).to_bytes())
     (tmp_path / "codex.json").write_text(blocks("codex.json")[0])
-    script = "set -eu\n" + "".join(blocks("run")).replace(_IMAGE, old_debian(engine, tmp_path))
+    commands = "".join(blocks("run")).replace(_BUILD, "").replace(_IMAGE, old_debian(engine, tmp_path))
     environment = {
         **os.environ,
         "PATH": f"{COMMAND.parent}:{os.environ['PATH']}",
@@ -78,7 +79,9 @@ def test_the_tutorial_works(engine: Engine, capsules: Capsules, tmp_path: Path) 
         "CAPSULE_REGISTRY_LOCK": str(lock),
     }
     try:
-        ran = run(["/bin/sh", "-c", script], env=environment, cwd=tmp_path, timeout=500, check=False)
+        ran = run(
+            ["/bin/sh", "-c", f"set -eu\n{commands}"], env=environment, cwd=tmp_path, timeout=500, check=False
+        )
     finally:
         run([engine.name, "rm", "--force", _CONTAINER], check=False)
     assert ran.code == 0, ran.text + ran.error_text
