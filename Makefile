@@ -16,6 +16,10 @@ help: ## Say what there is
 setup:
 	@sh tools/setup.sh
 
+.PHONY: setup-dev
+setup-dev:
+	@sh tools/setup.sh --dev
+
 .PHONY: setup-tests
 setup-tests:
 	@sh tools/setup.sh --tests
@@ -27,7 +31,7 @@ capsule: setup ## Set up what is missing, build a node24 capsule (LIBC=musl for 
 	@sh tools/first-capsule.sh $(LIBC)
 
 .PHONY: check
-check: setup ## Lint, types and unit tests: under a minute
+check: setup-dev ## Lint, types and unit tests: under a minute
 	$(PYTHON) -m ruff check --quiet .
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy

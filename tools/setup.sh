@@ -1,8 +1,9 @@
 #!/bin/sh
 # Sets up what is missing for working on the project: a virtual environment in .venv, with the project in it.
 #
-#   tools/setup.sh            what builds need
-#   tools/setup.sh --tests    what the tests need too: compilers, a fuzzer, tools for ELF files
+#   tools/setup.sh            what builds need, and tasks in the sandbox
+#   tools/setup.sh --dev      the linters and the unit tests, too
+#   tools/setup.sh --tests    what all tests need, too: compilers, a fuzzer, tools for ELF files
 #
 # On Debian, as root, missing packages are installed after saying so. Elsewhere it says what to install.
 set -eu
@@ -53,12 +54,20 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
     echo "Python 3.11 or newer is needed; this is $(python3 --version)." >&2
     exit 1
 }
-stamp=.venv/.set-up
-if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
-    echo "Setting up .venv"
-    [ -x .venv/bin/python ] || python3 -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-    # As pip does it for what isn't editable: 'capsule run' takes less time than compiling its modules.
-    .venv/bin/python -m compileall -q capsule_build capsule
-    touch "$stamp"
-fi
+# What a checkout makes itself, a wheel has ready: the sandbox's Python. All of dev's packages hold these, too.
+case "${1:-}" in
+    '') extra=guest stamps=.venv/.set-up ;;
+    *) extra=dev stamps='.venv/.set-up .venv/.set-up-dev' ;;
+esac
+for stamp in $stamps; do
+    if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+        echo "Setting up .venv: one to two minutes, most of them for downloads"
+        [ -x .venv/bin/python ] || python3 -m venv .venv
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$extra]"
+        # As pip does it for what isn't editable: 'capsule run' takes less time than compiling its modules.
+        .venv/bin/python -m compileall -q capsule_build capsule
+        # shellcheck disable=SC2086 # a list of files
+        touch $stamps
+        break
+    fi
+done
