@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import sys
+import tarfile
 import venv
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +71,10 @@ def test_a_wheel_has_the_guest_ready(bench: Bench) -> None:
     run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(TOP)], timeout=900)
     (wheel,) = wheels.iterdir()
     assert wheel.stat().st_size < 20_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    kept = [path for folder in ("LICENSES", "js/LICENSES") for path in (TOP / "guest" / folder).iterdir()]
+    assert {f"capsule_build/_data/{path.relative_to(TOP)}" for path in kept} <= names
     venv.create(environment, with_pip=True)
     run([str(environment / "bin" / "pip"), "install", "-q", str(wheel)], timeout=900)
     there = run([str(environment / "bin" / "pip"), "list", "--format=freeze"]).text
@@ -82,3 +88,19 @@ def test_a_wheel_has_the_guest_ready(bench: Bench) -> None:
     checks = json.loads(run([program, "doctor", "--json"], cwd=bench.folder, env=alone, check=False).stdout)
     found = {check["name"]: check["found"] for check in checks["checks"]}
     assert "Its WebAssembly is the recorded one." in found["guest"]
+
+
+@pytest.mark.network
+def test_licence_texts_are_those_of_the_pinned_packages() -> None:
+    from capsule_build.sandbox.javascript import making as javascript
+
+    compared = set()
+    for pin, tarball in javascript._fetch().items():
+        kept = TOP / "guest" / "js" / "LICENSES" / f"{pin.component}.txt"
+        with tarfile.open(tarball) as archive:
+            if kept.exists():
+                text = archive.extractfile("package/LICENSE")
+                assert text is not None
+                assert text.read() == kept.read_bytes()
+                compared.add(pin.component)
+    assert compared == {"acorn", "componentize-qjs", "core-js", "object-inspect", "pathe", "unenv"}
