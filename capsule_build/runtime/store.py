@@ -176,7 +176,8 @@ class Store:
             )
         return InputError(
             said,
-            hint=f"'{_build(resolved)}' builds it; this puts it into '{self.folder}':\n"
+            hint=f"'{_build(resolved)}' builds it; this, with your --lock and --data-dir, puts it "
+            f"into '{self.folder}':\n"
             f"{_command(resolved, replace=damaged)}",
         )
 
