@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="runs of each side of a figure (default: 5)")
     parser.add_argument("--container-cli", choices=("docker", "podman"), help="the engine")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--write", action="store_true", help=f"write the table into {DOCUMENT.name} as well")
+    parser.add_argument("--write", action="store_true", help=f"write them into {DOCUMENT.name} as well")
     asked = parser.parse_args()
     unknown = [name for name in asked.names if name not in known]
     if unknown or asked.runs < 1:
@@ -53,15 +53,15 @@ def main() -> int:
         bench = Bench(Path(folder), asked.runs, asked.container_cli, console.print, stack)
         for name in asked.names or known:
             console.print(f"[bold]{name}[/]")
-            figures += known[name](bench)
-    rows = [figure.row() for figure in figures]
+            measured = known[name](bench)
+            figures += measured
+            if asked.write:
+                _write([figure.row() for figure in measured])
     if asked.json:
         document = {"schema_version": SCHEMA_VERSION, "figures": [figure.to_json() for figure in figures]}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
-        print_table(COLUMNS, rows)
-    if asked.write:
-        _write(rows)
+        print_table(COLUMNS, [figure.row() for figure in figures])
     return 1 if any(figure.holds is False for figure in figures) else 0
 
 
@@ -78,15 +78,26 @@ def _known() -> dict[str, Callable[[Bench], list[Figure]]]:
 
 
 def _write(rows: Sequence[Sequence[str]]) -> None:
-    """Put the table behind the mark in the document, in the place of the last one."""
-    before, mark, _ = DOCUMENT.read_text(encoding="utf-8").partition(MARK)
+    """Put rows into the document's table, in the places of those of the same figures."""
+    before, mark, after = DOCUMENT.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise CapsuleError(f"{DOCUMENT} has no line '{MARK}' that says where figures go.")
-    lines = [" | ".join(cells) for cells in (COLUMNS, ["---"] * len(COLUMNS), *rows)]
-    table = "\n".join(f"| {line} |" for line in lines)
     machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Linux {platform.release().partition('-')[0]}"
-    text = f"{before}{mark}\n\nOn a machine with {machine}:\n\n{table}\n"
+    text = f"{before}{mark}\n\nOn a machine with {machine}:\n\n{merged(after, rows)}"
     write_atomically(DOCUMENT, text.encode())
+
+
+def merged(text: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return the table in a text with new rows, each in the place of the last one of its figure."""
+    lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
+    kept = [line for line in text.splitlines() if line.startswith("| ") and line not in lines]
+    table = {line.split(" | ")[0]: line for line in kept}
+    table.update({line.split(" | ")[0]: line for line in map(_line, rows)})
+    return "".join(f"{line}\n" for line in [*lines, *table.values()])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
