@@ -7,27 +7,24 @@ measured here: 19.3 s for a file that is new to it.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from capsule_build.runtime.process import Result, run
-
 from .figures import Figure
+from .sides import OURS, new_folder, run_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from capsule_build.runtime.process import Result
+
     from .bench import Bench
 
-_PROGRAM = Path(sys.executable).with_name("capsule")
 _AGAINST = "capsule-run 0.8.10, as seen"
 _COLD_SECONDS = 19.3
 _COLD_RUNS = 5
 _WARM_RUNS = 20
-# A user has its modules compiled, as pip leaves them.
-_NOT_A_USERS = ("VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 _HELLO = """import { task } from "@capsule-run/sdk";
 
 export const main = task({ name: "main", compute: "LOW", ram: "64MB" }, () => "Hello from Capsule! %d");
@@ -44,23 +41,22 @@ export const main = task({ name: "main", compute: "HIGH" }, (): number => {
 
 def measure(bench: Bench) -> list[Figure]:
     """New files of both languages, a warm command; a loop of a million turns, against the same in Python."""
-    folder = bench.folder / "javascript"
-    folder.mkdir()
+    folder = new_folder(bench, "javascript")
     # Once on a machine, and not what is compared.
-    _write(folder, "first.ts", _HELLO % 0)
+    (folder / "first.ts").write_text(_HELLO % 0)
     _run(folder, "first.ts")
     cold = {
         suffix: statistics.median(_cold(folder, f"cold{turn}.{suffix}", turn) for turn in range(_COLD_RUNS))
         for suffix in ("js", "ts")
     }
-    _write(folder, "loop.ts", _LOOP)
-    _write(folder, "loop.py", "def main():\n    return sum(number for number in range(1_000_000))\n")
-    _write(folder, "capsule.toml", "[tasks]\ndefault_compute = 'HIGH'\n")
+    (folder / "loop.ts").write_text(_LOOP)
+    (folder / "loop.py").write_text("def main():\n    return sum(number for number in range(1_000_000))\n")
+    (folder / "capsule.toml").write_text("[tasks]\ndefault_compute = 'HIGH'\n")
     loop = {
         name: statistics.median(_inside(folder, name) for _ in range(3)) for name in ("loop.ts", "loop.py")
     }
     warm = {}
-    _write(folder, "hello.py", "def main():\n    return 'Hello from Capsule!'\n")
+    (folder / "hello.py").write_text("def main():\n    return 'Hello from Capsule!'\n")
     for name in ("cold0.ts", "hello.py"):
         _run(folder, name)
         warm[name] = statistics.median(_seconds(folder, name) for _ in range(_WARM_RUNS)) * 1000
@@ -74,7 +70,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _cold(folder: Path, name: str, turn: int) -> float:
     """Return how long a file that was never seen takes."""
-    _write(folder, name, _HELLO % turn)
+    (folder / name).write_text(_HELLO % turn)
     return _seconds(folder, name)
 
 
@@ -90,10 +86,5 @@ def _inside(folder: Path, name: str) -> int:
     return took
 
 
-def _write(folder: Path, name: str, text: str) -> None:
-    (folder / name).write_text(text)
-
-
 def _run(folder: Path, name: str) -> Result:
-    environment = {key: value for key, value in os.environ.items() if key not in _NOT_A_USERS}
-    return run([str(_PROGRAM), "run", "--json", name], cwd=folder, env=environment, timeout=600)
+    return run_in(folder, OURS, "run", "--json", name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import statistics
 import threading
 import time
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from capsule_build.runtime.process import converse
 
+from . import sides
 from .figures import Figure
-from .sandbox_tasks import _HELLO, _NOT_A_USERS, _OURS, VERSION, _folder, _install, _run, _write
+from .sides import HELLO, OURS, VERSION, new_folder, run_in, variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +28,7 @@ class _Worker:
     """A worker that was started, and has run its file once."""
 
     def __init__(self, program: Path, folder: Path) -> None:
-        path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {key: value for key, value in os.environ.items() if key not in _NOT_A_USERS}
-        self._talk = converse([str(program), "worker"], cwd=str(folder), env={**environment, "PATH": path})
+        self._talk = converse([str(program), "worker"], cwd=str(folder), env=variables(program))
         self._output = io.BufferedReader(cast("io.RawIOBase", self._talk.output))
         self._file = str(folder / "hello.py")
         self.at_once(_AT_ONCE)
@@ -71,12 +69,12 @@ class _Worker:
 
 def measure(bench: Bench) -> list[Figure]:
     """One call, and 200 at once; the two workers in turn."""
-    theirs = _install(bench)
+    theirs = sides.theirs(bench)
     name = f"capsule-run {VERSION}"
-    folders = {_OURS: _folder(bench, "ours"), theirs: _folder(bench, "theirs")}
+    folders = {OURS: new_folder(bench, "worker-ours"), theirs: new_folder(bench, "worker-theirs")}
     for program, folder in folders.items():
-        _write(folder, "hello.py", _HELLO)
-        _run(program, folder, "run", "hello.py")
+        (folder / "hello.py").write_text(HELLO)
+        run_in(folder, program, "run", "hello.py")
     workers = [_Worker(program, folder) for program, folder in folders.items()]
     try:
         calls: list[list[float]] = [[], []]
