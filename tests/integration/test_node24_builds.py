@@ -168,8 +168,9 @@ def test_an_installed_wheel_makes_the_same_bytes_where_everything_else_differs(
     assert "cache" not in result.error_text.lower(), "the engine's storage was not empty"
     bundle = elsewhere / "dist" / f"node24-v1-{platform('musl')}.tar.gz"
     assert sha256_file(bundle) == capsules.built("docker", "musl").sha256
-    assert stat.S_IMODE(bundle.stat().st_mode) == 0o644
-    assert {path.name for path in bundle.parent.iterdir()} == {bundle.name, f"{bundle.name}.build.json"}
+    made = {path.name.removeprefix(bundle.name): path for path in bundle.parent.iterdir()}
+    assert set(made) == {"", ".build.json", ".cdx.json", ".provenance.json", ".sha256"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made.values()} == {0o644}
 
 
 def test_a_record_says_what_was_asked_and_the_digest_of_every_input(capsules: Capsules) -> None:
