@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = "capsule-build.benchmarks.v1"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+BAR = r"\|"
 MARK = "<!-- figures: written by python -m benchmarks --write -->"
 
 
@@ -97,7 +98,7 @@ def merged(text: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
 
 
 if __name__ == "__main__":
