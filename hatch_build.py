@@ -25,15 +25,14 @@ class GuestHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         from capsule_build.sandbox import making as python
         from capsule_build.sandbox.guest import PREBUILT
         from capsule_build.sandbox.javascript import making as javascript
+        from capsule_build.sandbox.prebuilt import RECORD
 
         self._folder = tempfile.TemporaryDirectory()
         for folder, making in (("guest", python), ("guest/js", javascript)):
             wasm = making.make_guest(need_compiler=True)
             digest = hashlib.sha256(wasm).hexdigest()
             if digest != making.recorded_digest():
-                raise RuntimeError(
-                    f"The guest has the SHA-256 {digest}; {folder}/{making.RECORD} records another."
-                )
+                raise RuntimeError(f"The guest has the SHA-256 {digest}; {folder}/{RECORD} records another.")
             path = Path(self._folder.name, folder, PREBUILT)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(wasm)

@@ -6,7 +6,6 @@ machine makes can be compared with what another one made, and with what a wheel 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import shutil
 import sys
@@ -15,10 +14,7 @@ from pathlib import Path
 
 from ..runtime.errors import CapsuleError
 from ..runtime.process import run
-from . import guest
-
-RECORD = "guest.sha256"
-"""The name of the file with the digest, beside the sources. Format: that of `sha256sum`."""
+from . import guest, prebuilt
 
 _COMPONENTIZE = "import sys; from componentize_py import script; sys.exit(script())"
 _STEADY = "steady.c"
@@ -28,7 +24,7 @@ _SECONDS = 900
 
 def recorded_digest() -> str:
     """Return the SHA-256 that the guest has, in hexadecimal, as it is recorded."""
-    return Path(guest.sources(), RECORD).read_text().split()[0]
+    return prebuilt.recorded(guest.sources())
 
 
 def ready_guest() -> bytes:
@@ -38,15 +34,7 @@ def ready_guest() -> bytes:
         CapsuleError: The one that came isn't the recorded one; or componentize-py isn't installed in the
             version that is pinned, or failed.
     """
-    ready = Path(guest.sources(), guest.PREBUILT)
-    if not ready.is_file():
-        return make_guest()
-    wasm = ready.read_bytes()
-    if hashlib.sha256(wasm).hexdigest() != recorded_digest():
-        raise CapsuleError(
-            f"{ready} isn't the guest that its digest names.", hint="Install capsule-build again."
-        )
-    return wasm
+    return prebuilt.ready(guest.sources(), make_guest)
 
 
 def make_guest(*, need_compiler: bool = False) -> bytes:

@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-PREBUILT: Final = "guest.wasm"
 PINS: Final = "pins.lock.json"
 
 _PARTS: Final = (".mjs", ".wit", PINS)

@@ -6,7 +6,6 @@ only for that: the componentizer is a library for it. The bundler is a program w
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tarfile
@@ -18,6 +17,7 @@ from ...fetch import Cache, fetch_all
 from ...pins import load_pins
 from ...runtime.errors import CapsuleError, InputError
 from ...runtime.process import run
+from .. import prebuilt
 from ..making import steady_environment
 from . import guest
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...pins import Pin
-
-RECORD: Final = "guest.sha256"
-"""The name of the file with the guest's digest, beside its sources. Format: that of `sha256sum`."""
 
 BUNDLER: Final = "esbuild"
 NODE_VARIABLE: Final = "CAPSULE_NODE"
@@ -60,7 +57,7 @@ _SECONDS: Final = 300
 
 def recorded_digest() -> str:
     """Return the SHA-256 that the guest has, in hexadecimal, as it is recorded."""
-    return Path(guest.sources(), RECORD).read_text().split()[0]
+    return prebuilt.recorded(guest.sources())
 
 
 def ready_guest() -> bytes:
@@ -69,15 +66,7 @@ def ready_guest() -> bytes:
     Raises:
         CapsuleError: The one that came isn't the recorded one; or it can't be made.
     """
-    ready = Path(guest.sources(), guest.PREBUILT)
-    if not ready.is_file():
-        return make_guest()
-    wasm = ready.read_bytes()
-    if hashlib.sha256(wasm).hexdigest() != recorded_digest():
-        raise CapsuleError(
-            f"{ready} isn't the guest that its digest names.", hint="Install capsule-build again."
-        )
-    return wasm
+    return prebuilt.ready(guest.sources(), make_guest)
 
 
 def make_guest(*, need_compiler: bool = False) -> bytes:
