@@ -27,6 +27,8 @@ FORMAT: Final = 1
 
 
 MAX_COMPILED: Final = 3
+"""Compiled guests that stay, of each kind."""
+
 MAX_NOTES: Final = 1000
 MAX_NOTE_BYTES: Final = 1 << 20
 
@@ -91,7 +93,7 @@ class Store:
         """Keep a compiled guest.
 
         Args:
-            key: Its name.
+            key: Its name: its kind, a dash, and what it was made from.
             compiled: Its machine code.
             made_from: The SHA-256 of the WebAssembly that it was compiled from.
 
@@ -107,7 +109,7 @@ class Store:
         self.remove(key)
         path = f"{self.root}/{key}"
         write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
-        self._prune()
+        self._prune(_kind(key))
         record = {
             "sha256": hashlib.sha256(compiled).hexdigest(),
             "made_from": made_from,
@@ -115,11 +117,15 @@ class Store:
         }
         write_atomically(_path(f"{path}.json"), jsontext.dumps(record).encode(), mode=0o600)
 
-    def _prune(self) -> None:
-        """Keep the newest few: each has some 50 MB, and those of past versions are never asked for again."""
+    def _prune(self, kind: str) -> None:
+        """Keep the newest few of a kind: each has some 50 MB, and those of past versions are never asked for
+        again. Another kind's guest is in use all the same.
+        """
         with os.scandir(self.root) as entries:
             times = {
-                entry.name: entry.stat().st_mtime_ns for entry in entries if entry.name.endswith(".cwasm")
+                entry.name: entry.stat().st_mtime_ns
+                for entry in entries
+                if entry.name.endswith(".cwasm") and _kind(entry.name) == kind
             }
         for name in sorted(times, key=times.__getitem__)[:-MAX_COMPILED]:
             self.remove(name.removesuffix(".cwasm"))
@@ -205,12 +211,17 @@ class Store:
         """
         from ..runtime.files import write_atomically
 
-        kind = name.partition("-")[0] + "-"
-        others = [other for other in os.listdir(self.root) if other.startswith(kind)]
+        kind = _kind(name)
+        others = [other for other in os.listdir(self.root) if _kind(other) == kind]
         if len(others) >= MAX_NOTES:
             for other in others:
                 _unlink(f"{self.root}/{other}")
         write_atomically(_path(f"{self.root}/{name}"), data, mode=0o600)
+
+
+def _kind(name: str) -> str:
+    """Return what a name of the store begins with: `guest`, `javascript`, `bundle`."""
+    return name.partition("-")[0]
 
 
 def _unlink(path: str) -> None:

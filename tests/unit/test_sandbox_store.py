@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capsule_build.sandbox.memory import Region, regions
-from capsule_build.sandbox.store import Store, StoreError, default_root, prepare
+from capsule_build.sandbox.store import MAX_COMPILED, Store, StoreError, default_root, prepare
 
 CODE = b"machine code" * 1000
 
@@ -158,8 +158,17 @@ def test_notes_are_private_and_few(store: Store, monkeypatch: pytest.MonkeyPatch
     assert content(store) == CODE
 
 
-def test_only_the_newest_few_are_kept(store: Store) -> None:
-    for number in range(5):
-        store.put(f"k{number}", CODE)
-    kept = sorted(path.name for path in Path(store.root).iterdir())
-    assert kept == sorted(f"k{number}.{suffix}" for number in (2, 3, 4) for suffix in ("cwasm", "json"))
+def test_only_the_newest_few_of_each_kind_are_kept(store: Store) -> None:
+    for number in range(MAX_COMPILED + 2):
+        for kind in ("guest", "javascript"):
+            store.put(f"{kind}-{number}", CODE)
+            path = f"{store.root}/{kind}-{number}.cwasm"
+            os.utime(path, (number, number))
+    for suffix in ("cwasm", "json"):
+        kept = {path.stem for path in Path(store.root).glob(f"*-*.{suffix}")}
+        assert kept == {f"{kind}-{number}" for kind in ("guest", "javascript") for number in (2, 3, 4)}
+    # One more of a kind changes nothing of another, not even of one that is older than all of it.
+    store.put("guest-5", CODE)
+    assert (Path(store.root) / "javascript-2.cwasm").exists()
+    assert not (Path(store.root) / "guest-2.cwasm").exists()
+    assert content(store) == CODE
