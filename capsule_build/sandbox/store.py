@@ -118,8 +118,10 @@ class Store:
         write_atomically(_path(f"{path}.json"), jsontext.dumps(record).encode(), mode=0o600)
 
     def _prune(self, kind: str) -> None:
-        """Keep the newest few of a kind: each has some 50 MB, and those of past versions are never asked for
-        again. Another kind's guest is in use all the same.
+        """Keep the newest few of a kind.
+
+        Each has up to 50 MB, and those of past versions are never asked for again. What another kind has is
+        in use all the same.
         """
         with os.scandir(self.root) as entries:
             times = {
