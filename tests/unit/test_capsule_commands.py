@@ -26,20 +26,11 @@ from capsule_build.runtime.registry import load_registry
 from capsule_build.runtime.store import Store
 from tests.targets import TAG, Rerooted, host_libc, make_tmp, registry_of, remove_read_only, small, stored
 
+from .cli.ran import Ran
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture(autouse=True)
