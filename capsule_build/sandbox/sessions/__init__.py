@@ -1,4 +1,6 @@
 """Pieces of code that are run one after another, each in a new instance, with what the last one left.
 
-`session` holds the state and the files; `python_run` is the task that each run is, inside of the sandbox.
+`session` has the runs in order, `files` the folder that they work in, `call` one of them from its start to
+its end. `python` is how that language keeps its variables: by `python_run`, the task that a run is in the
+sandbox.
 """

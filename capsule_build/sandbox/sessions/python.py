@@ -1,0 +1,80 @@
+"""Python's sessions: a run is a task of Python's guest, which keeps its variables as bytes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ...runtime.errors import CapsuleError
+from ..grants import Mount
+from ..modules import Modules, Source
+from ..running import Context, machine, run_entry
+from ..source import TaskFile
+from ..trees import FolderTree
+from .kind import Left
+
+if TYPE_CHECKING:
+    from ..options import Policy
+    from .call import Call
+
+MAX_STATE_CHARACTERS: Final = 64 << 20
+"""Of what a run leaves for the next, in base64."""
+
+FOLDER: Final = "/workspace"
+"""Where a run finds the session's folder."""
+
+_SOURCE: Final = Path(__file__).with_name("python_run.py")
+
+
+class PythonKind:
+    """See `Kind`.
+
+    Args:
+        policy: The limits and grants of each run.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        source = _SOURCE.read_text(encoding="utf-8")
+        self._file = TaskFile("session.py", source, {policy.name: policy}, policy.name, _modules())
+
+    def run(self, code: str, state: str | None, number: int, folder: Path, call: Call) -> Left:
+        """Run a piece of code (see `Kind`)."""
+        context = Context(
+            self._file,
+            machine(_say),
+            str(Path.cwd()),
+            call.hear,
+            lambda _task, _state: None,
+            begun=call.begin,
+        )
+        if call.cancelled:
+            raise call.failure("timeout", "The run was cancelled.")
+        mounts = [Mount(str(folder), FOLDER, writable=True)]
+        envelope = run_entry(context, [code, state, number], mounts=mounts)
+        error, answer = envelope["error"], envelope["result"]
+        if error is not None:
+            raise call.failure(error["error_type"], error["message"])
+        if not isinstance(answer, dict) or not ("failed" in answer or "state" in answer):
+            raise call.failure("wasm_error", "The guest gave an answer that isn't one.")
+        if "failed" in answer:
+            raise call.failure("task_error", str(answer["failed"]))
+        kept, value = answer["state"], answer["value"]
+        if not isinstance(kept, str) or len(kept) > MAX_STATE_CHARACTERS:
+            message = f"What the run leaves has more than {MAX_STATE_CHARACTERS} characters."
+            raise call.failure("memory_exceeded", message)
+        return Left(kept, value if isinstance(value, str) else None, tuple(map(str, answer["lost"])))
+
+
+def _modules() -> Modules:
+    """Return what runs can import beside the standard library: what keeps functions for the next."""
+    found = importlib.util.find_spec("cloudpickle")
+    if found is None or found.origin is None:
+        raise CapsuleError("cloudpickle is missing.", hint="Install capsule-build again.")
+    folder = str(Path(found.origin).parents[1])
+    return Modules([Source(FolderTree(folder), frozenset({"cloudpickle"}), "/packages/")])
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
