@@ -1,44 +1,20 @@
-"""Attempts to get more than was granted: each fails, and for its reason.
-
-The task of an attempt is granted `data` (to read and write), `input` (to read), one variable and one host. Around
-it lies what it must not reach: a file beside its folders, one above, a secret variable, other hosts of this machine.
-"""
+"""Attempts of Python tasks to get more than was granted (see `attempts`): each fails, and for its reason."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .tasks import HEAD, Bench, Web, error_of
+from .attempts import DENIED, FAILED, SECRET, Attempt, assert_held, furnish
+from .tasks import HEAD
 
-SECRET = "the secret of this machine"
-NOTHING = object()
+if TYPE_CHECKING:
+    from .tasks import Bench, Web
 
-
-class Attempt(NamedTuple):
-    """What a task tries, and what comes of it.
-
-    Attributes:
-        name: What is tried.
-        body: The task's body. `PORT` is the port of a server of this machine; `ask` asks the host directly.
-        kind: The type of the error that it ends with; `None`: it ends well, and found nothing.
-        says: A pattern that the error's message has; or the result that it ends with.
-        options: Options beside the usual ones.
-    """
-
-    name: str
-    body: str
-    kind: str | None
-    says: Any
-    options: str = ""
-
-
-DENIED = "permission_denied"
-FAILED = "task_error"
 NOT_THERE = r"FileNotFoundError|PermissionError|Errno 76|Errno 44|Errno 63"
 
 ATTEMPTS = (
@@ -117,7 +93,7 @@ ATTEMPTS = (
     Attempt("a signal to the host", "import os\nos.kill(1, 9)", FAILED, "kill"),
     Attempt("C by ctypes", "import ctypes\nctypes.CDLL('libc.so.6')", FAILED, "."),
     Attempt("memory without end", "x = [bytearray(1 << 20) for i in range(10**6)]", "memory_exceeded", "."),
-    Attempt("recursion without end", "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()", None, NOTHING),
+    Attempt("recursion without end", "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()", "fuel_exhausted", "100000000"),
     Attempt("compute without end", "while True: pass", "fuel_exhausted", "100000000"),
     # Hosts.
     Attempt("a socket", "import socket\nsocket.socket().connect(('127.0.0.1', PORT))", DENIED, "."),
@@ -147,7 +123,7 @@ ATTEMPTS = (
             ("127.1", "allowed_hosts=['127.1']"),
         )
     ),
-    Attempt("a header that names the host", "return get('http://127.0.0.1:PORT/', {'Host': 'x'}).status_code", None, 200, "allowed_hosts=['127.0.0.1']"),
+    Attempt("a header that names the host", "return get('http://127.0.0.1:PORT/', {'Host': 'x'}).status_code", None, 200, "allowed_hosts=['127.0.0.1']", ("/",)),
     Attempt("a line in a header", "get('http://127.0.0.1:PORT/', {'A': 'b\\r\\nX: y'})", FAILED, "ValueError", "allowed_hosts=['127.0.0.1']"),
     Attempt("a line in a URL", "get('http://127.0.0.1:PORT/\\r\\nX: y')", FAILED, "no URL", "allowed_hosts=['127.0.0.1']"),
     Attempt("a redirect to what isn't listed", "get('http://127.0.0.1:PORT/to?url=http://localhost:PORT/')", DENIED, "'localhost' is not among", "allowed_hosts=['127.0.0.1']"),
@@ -185,31 +161,14 @@ def test_there_are_enough_and_each_has_a_name() -> None:
 
 @pytest.fixture
 def ground(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setenv("CAPSULE_T_GIVEN", "given")
-    monkeypatch.setenv("CAPSULE_T_SECRET", SECRET)
-    bench.write("secret.txt", SECRET)
+    furnish(bench, monkeypatch)
     bench.write("private.py", f"KEY = '{SECRET}'")
     bench.write("pkg/__init__.py", "")
-    bench.write("data/d.txt", "d")
-    bench.write("input/in.txt", "in")
-    (bench.folder.parent / "secret.txt").write_text(SECRET)
-    (bench.folder / "data" / "out.txt").symlink_to("../secret.txt")
-    (bench.folder / "data" / "up").symlink_to("..")
     return bench
-
-
-def state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """All that lies outside of what a task may change."""
-    return {
-        str(path.relative_to(folder)): (path.stat().st_mode, path.stat().st_mtime_ns, path.read_bytes())
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_relative_to(folder / "work" / "data") and path.name != "file.py"
-    }
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
 def test_an_attempt_to_get_out_fails_for_its_reason(ground: Bench, web: Web, attempt: Attempt) -> None:
-    before, asked = state(ground.folder.parent), len(web.asked)
     body = dedent(attempt.body).replace("PORT", str(web.port)).strip().replace("\n", "\n    ")
     options = attempt.options or "allowed_hosts=['good.test']"
     source = f"""{HEAD}
@@ -235,25 +194,7 @@ def main():
     {body}
 """
     (ground.folder / "file.py").write_text(source)
-    envelope = ground.run("file.py")
-    if attempt.says is NOTHING:
-        assert not envelope["success"]
-    elif attempt.kind is None:
-        assert envelope["success"], envelope["error"]
-        if isinstance(attempt.says, re.Pattern):
-            assert attempt.says.search(envelope["result"])
-        else:
-            assert envelope["result"] == attempt.says
-    else:
-        kind, message = error_of(envelope)
-        assert kind == attempt.kind, (kind, message)
-        assert re.search(attempt.says, message), message
-    said = str(envelope) + str(ground.printed)
-    assert SECRET not in said
-    assert "root:" not in said
-    assert state(ground.folder.parent) == before
-    reached = [path for _, path, _, _ in web.asked[asked:] if not path.startswith("/to")]
-    assert reached == ([] if attempt.name != "a header that names the host" else ["/"])
+    assert_held(attempt, ground, "file.py", web)
 
 
 def test_a_header_that_names_the_host_is_not_sent(ground: Bench, web: Web) -> None:
