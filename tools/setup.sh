@@ -63,7 +63,12 @@ for stamp in $stamps; do
     if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
         echo "Setting up .venv: one to two minutes, most of them for downloads"
         [ -x .venv/bin/python ] || python3 -m venv .venv
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$extra]"
+        # Pip warns of each index that lacks a package. Where it fails, all that it said is shown.
+        log=.venv/set-up.log
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$extra]" >"$log" 2>&1 || {
+            cat "$log" >&2
+            exit 1
+        }
         # As pip does it for what isn't editable: 'capsule run' takes less time than compiling its modules.
         .venv/bin/python -m compileall -q capsule_build capsule
         # shellcheck disable=SC2086 # a list of files
