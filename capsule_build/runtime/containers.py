@@ -6,9 +6,12 @@ the tar's: neither engine's habit of giving files to somebody else is left on.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import tarfile
+import tempfile
 from abc import abstractmethod
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 _ASK_SECONDS: Final = 60.0
 _COPY_SECONDS: Final = 900.0
 _SAID_CHARACTERS: Final = 1000
+_PODMAN_FOLDER: Final = "/var/tmp"  # noqa: S108 - what is made there is private
+"""Where Podman keeps large temporary files."""
 _MISSING: Final = ("no such file or directory", "not found")
 _ENGINE_SAYS: Final = ("Error response from daemon", "OCI runtime", "Error: ", "error during connect")
 _UNREACHABLE: Final = (
@@ -136,8 +141,9 @@ class ContainerEnvironment(ShellEnvironment):
         if self._hides(path):
             super().put_tree(tar, path)
             return
-        with piped(tar) as stream:
-            result = self._ask(self._copy_in(f"{self._id}:{path}"), stdin=stream, timeout=_COPY_SECONDS)
+        with piped(tar) as stream, self._scratch() as env:
+            arguments = self._copy_in(f"{self._id}:{path}")
+            result = self._ask(arguments, stdin=stream, env=env, timeout=_COPY_SECONDS)
         if result.code != 0:
             raise TargetError(
                 f"{self.name}: '{path}' can't be copied into: {result.error_text.strip()}",
@@ -177,17 +183,22 @@ class ContainerEnvironment(ShellEnvironment):
         del path
         return False
 
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[dict[str, str] | None]:
+        """Give the environment to unpack standard input in, where that isn't this process's own."""
+        yield None
+
     def _ask(
         self,
         arguments: Sequence[str],
         *,
         stdin: bytes | IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> process.Result:
+        argv = [self.engine, *arguments]
         try:
-            return process.run(
-                [self.engine, *arguments], stdin=stdin, timeout=timeout or _ASK_SECONDS, check=False
-            )
+            return process.run(argv, stdin=stdin, env=env, timeout=timeout or _ASK_SECONDS, check=False)
         except process.ProgramMissingError as error:
             raise EngineError(
                 f"The command '{self.engine}' is not installed here.",
@@ -236,3 +247,15 @@ class PodmanContainer(ContainerEnvironment):
 
     def _copy_out(self, place: str) -> list[str]:
         return ["cp", place, "-"]
+
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[dict[str, str] | None]:
+        # Before 4.7 Podman keeps what it is given in a file of its own and leaves it behind: a whole bundle,
+        # each time. A rootless one without XDG_RUNTIME_DIR finds its state by TMPDIR, which then has to stay.
+        if os.geteuid() != 0 and not os.environ.get("XDG_RUNTIME_DIR"):
+            yield None
+            return
+        usual = os.environ.get("TMPDIR") or _PODMAN_FOLDER
+        where = usual if os.access(usual, os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="capsule-podman-", dir=where) as folder:
+            yield {**os.environ, "TMPDIR": folder}

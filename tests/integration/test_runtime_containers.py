@@ -425,6 +425,17 @@ def test_soak_a_crowd_installs_into_one_container(running: Containers, small: Sm
     crowd(tmp_path, small.registry, data=str(small.store.folder.parent), rounds=50, seconds=4.0, **options)
 
 
+def test_nothing_of_a_bundle_stays_on_this_machine(
+    running: Containers, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = open_environment(running.start("bookworm"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    assert small.install(environment).is_new
+    assert list(scratch.iterdir()) == []
+
+
 def test_several_containers_at_once(running: Containers, small: Small) -> None:
     environments = [open_environment(running.start("bare")) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
