@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import shlex
 import tarfile
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from tests import bundles
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    import pytest
 
     from capsule_build.engine.protocol import ContainerSpec
 
@@ -126,6 +129,15 @@ def ar_member(name: str, data: bytes, *, size: str | None = None) -> bytes:
     said = str(len(data)) if size is None else size
     header = f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{said:<10}`\n".encode()
     return header + data + b"\n" * (len(data) % 2)
+
+
+def detach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let builds of a `World` ask nothing of this machine: no mirror, disk or git."""
+    for variable in ("CAPSULE_SOURCE_MIRROR", "CAPSULE_DEBIAN_MIRROR"):
+        monkeypatch.delenv(variable, raising=False)
+    # What reaches the disk before a crash is no matter here, and takes most of the time.
+    monkeypatch.setattr(os, "fsync", lambda _handle: None)
+    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
 
 
 def tar_bytes(files: Mapping[str, bytes], compression: str = "") -> bytes:

@@ -80,6 +80,21 @@ def in_turn(*answers: Callable[[BaseHTTPRequestHandler], None]) -> Callable[[Bas
 
 
 @contextlib.contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a server on a free port of loopback; give its URL, which ends without a slash."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextlib.contextmanager
 def serve() -> Iterator[Site]:
     """Run a server on a free port of loopback."""
 
@@ -94,14 +109,6 @@ def serve() -> Iterator[Site]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    site = Site(f"http://127.0.0.1:{server.server_address[1]}/")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(Handler) as url:
+        site = Site(f"{url}/")
         yield site
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

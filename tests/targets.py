@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -17,7 +19,7 @@ from capsule_build.runtime.store import Store
 from tests.bundles import Bundle, file, folder, manifest, small_bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from capsule_build.runtime.process import Result
 
@@ -167,6 +169,18 @@ def make_tmp(root: Path) -> Path:
     (root / "tmp").mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
     return root
+
+
+@contextlib.contextmanager
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory, where there is one: installing waits for the disk, which other tests keep busy."""
+    memory = Path("/dev/shm")
+    where = memory if os.access(memory, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="capsule-tests-", dir=where))
+    try:
+        yield folder
+    finally:
+        remove_read_only(folder)
 
 
 def remove_read_only(root: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -31,6 +30,8 @@ from capsule_build.engine import (
 from capsule_build.engine.docker import DockerEngine
 from capsule_build.engine.podman import PodmanEngine
 from tests import images
+from tests.fakes import tar_bytes
+from tests.integration.ground import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,15 +78,6 @@ def containers_of(engine: Engine) -> list[str]:
     return [item["Id"] for item in listed.json()]
 
 
-def processes_with(marker: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if marker.encode() in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
-
-
 def eventually(fact: Callable[[], bool], seconds: float = 20) -> bool:
     end = time.monotonic() + seconds
     while not fact():
@@ -93,16 +85,6 @@ def eventually(fact: Callable[[], bool], seconds: float = 20) -> bool:
             return False
         time.sleep(0.1)
     return True
-
-
-def tar_of(**files: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 def interfaces(table: str) -> set[str]:
@@ -375,7 +357,7 @@ def test_an_image_that_cannot_be_pulled_is_an_input_that_cannot_be_had(engine: E
 
 
 def test_files_go_in_and_come_out_of_a_container_that_never_ran(engine: Engine, bare_image: str) -> None:
-    archive = tar_of(**{"in/f": b"content", "in/g": b"x" * 3_000_000})
+    archive = tar_bytes({"in/f": b"content", "in/g": b"x" * 3_000_000})
     with container(engine, ContainerSpec(image=bare_image, argv=(BUSYBOX,))) as made:
         engine.copy_in(made, "/", (archive[at : at + 10000] for at in range(0, len(archive), 10000)))
         with tarfile.open(fileobj=io.BytesIO(b"".join(engine.copy_out(made, "/in")))) as copied:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from capsule_build.runtime.process import run
 from tests import images
 from tests.crowd import PROCESSES
 from tests.servers import body, in_turn, redirect, serve
-from tests.targets import host_libc, make_tmp, megabyte, registry_of, remove_read_only, stored
+from tests.targets import host_libc, make_tmp, megabyte, memory_folder, registry_of, remove_read_only, stored
 from tests.unit.test_runtime_store import cut_off, ranges, stalling
 
 if TYPE_CHECKING:
@@ -34,11 +32,8 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.fixture
 def memory() -> Iterator[Path]:
     """A folder in memory, so that fifty rounds don't wait for the disk."""
-    shared = Path("/dev/shm")
-    where = shared if os.access(shared, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="capsule-crowds-", dir=where))
-    yield folder
-    remove_read_only(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

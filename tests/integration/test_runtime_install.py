@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +39,8 @@ from tests.targets import (
     host_libc,
     listing,
     make_tmp,
+    memory_folder,
     registry_of,
-    remove_read_only,
     small,
     stored,
 )
@@ -84,11 +83,8 @@ class Ground:
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """A folder in memory: installing waits for the disk, which other tests keep busy."""
-    memory = Path("/dev/shm")
-    where = memory if os.access(memory, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="capsule-tests-", dir=where))
-    yield folder
-    remove_read_only(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(params=sorted(KINDS))

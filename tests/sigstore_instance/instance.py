@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from tests.servers import answering
 from tests.sigstore_instance.authority import Authority, Habits
 from tests.sigstore_instance.identities import Provider
 from tests.sigstore_instance.keys import LogKey
@@ -217,15 +218,9 @@ def running() -> Iterator[Instance]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    instance = Instance(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield instance
-    finally:
-        instance.ending.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(Handler) as url:
+        instance = Instance(url)
+        try:
+            yield instance
+        finally:
+            instance.ending.set()

@@ -33,12 +33,7 @@ SIGNATURES = [f"{NAME}.{part}sigstore.json" for part in ("", "provenance.", "sbo
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
-    for variable in ("CAPSULE_SOURCE_MIRROR", "CAPSULE_DEBIAN_MIRROR"):
-        monkeypatch.delenv(variable, raising=False)
-    # What reaches the disk before a crash is no matter here, and takes most of the time.
-    monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    # So does git, which says what commit this is.
-    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
+    fakes.detach(monkeypatch)
     return fakes.World(tmp_path)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ import zstandard
 
 from capsule_build.licence_texts import pack_texts
 from capsule_build.runtime.errors import InputError
+from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +22,7 @@ FILES = {
 
 
 def write_full_archive(path: Path, files: dict[str, bytes]) -> Path:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    path.write_bytes(zstandard.compress(stream.getvalue()))
+    path.write_bytes(zstandard.compress(fakes.tar_bytes(files)))
     return path
 
 

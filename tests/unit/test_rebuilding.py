@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,8 @@ from capsule_build.release.provenance import make_provenance
 from capsule_build.release.signer import SigningOptions
 from capsule_build.release.signing import open_signer, sign_bundle
 from capsule_build.release.verification import verify_release
-from capsule_build.sbom.checks import check_document
-from capsule_build.sbom.writing import read_document
 from tests import fakes
-from tests.releases import write_keys
+from tests.releases import without_schema, write_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,15 +25,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
-    for variable in ("CAPSULE_SOURCE_MIRROR", "CAPSULE_DEBIAN_MIRROR"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
-    # The schema takes seconds; tests of signing and of SBOMs hold documents against it.
-    for module in ("signing", "verification"):
-        monkeypatch.setattr(
-            f"capsule_build.release.{module}.check_sbom", lambda data: check_document(read_document(data))
-        )
+    fakes.detach(monkeypatch)
+    without_schema(monkeypatch)
     return fakes.World(tmp_path)
 
 

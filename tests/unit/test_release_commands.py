@@ -12,10 +12,8 @@ import pytest
 
 from capsule_build.cli import app
 from capsule_build.release.identity import TOKEN_VARIABLE
-from capsule_build.sbom.checks import check_document
-from capsule_build.sbom.writing import read_document
 from tests import fakes
-from tests.releases import write_keys
+from tests.releases import without_schema, write_keys
 from tests.servers import isolate
 from tests.sigstore_instance import IDENTITY, ISSUER, Instance, RefusalError, running
 
@@ -76,11 +74,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     monkeypatch.setattr("capsule_build.release.reproducing.host_architecture", lambda: "x86_64")
     (tmp_path / "code").mkdir()
     monkeypatch.setattr("capsule_build.record.package_dir", lambda: tmp_path / "code")
-    # The schema takes seconds; tests of signing and of SBOMs hold documents against it.
-    for module in ("signing", "verification"):
-        monkeypatch.setattr(
-            f"capsule_build.release.{module}.check_sbom", lambda data: check_document(read_document(data))
-        )
+    without_schema(monkeypatch)
 
     @contextlib.contextmanager
     def select(choice: str | None, *, say: Callable[[str], None]) -> Iterator[Engine]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,10 +34,8 @@ from capsule_build.release.signing import open_signer
 from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import CapsuleError, SignatureError, UsageError
 from capsule_build.runtime.registry import load_registry
-from capsule_build.sbom.checks import check_document
-from capsule_build.sbom.writing import read_document
 from tests import fakes
-from tests.releases import write_keys
+from tests.releases import without_schema, write_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,19 +116,12 @@ class Crew:
 
 @pytest.fixture
 def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crew:
-    for variable in ("CAPSULE_SOURCE_MIRROR", "CAPSULE_DEBIAN_MIRROR"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
+    fakes.detach(monkeypatch)
     monkeypatch.setattr("capsule_build.release.selection.host_architecture", lambda: "x86_64")
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "pack.py").write_text("# decides the bytes\n")
     monkeypatch.setattr("capsule_build.record.package_dir", lambda: tmp_path / "code")
-    # The schema takes seconds; tests of signing and of SBOMs hold documents against it.
-    for module in ("signing", "verification"):
-        monkeypatch.setattr(
-            f"capsule_build.release.{module}.check_sbom", lambda data: check_document(read_document(data))
-        )
+    without_schema(monkeypatch)
     return Crew(fakes.World(tmp_path), *write_keys(tmp_path))
 
 

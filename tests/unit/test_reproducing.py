@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
-    for variable in ("CAPSULE_SOURCE_MIRROR", "CAPSULE_DEBIAN_MIRROR"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    monkeypatch.setattr("capsule_build.record.source_of", lambda _checkout: None)
+    fakes.detach(monkeypatch)
     monkeypatch.setattr("capsule_build.release.reproducing.host_architecture", lambda: "x86_64")
     (tmp_path / "code").mkdir()
     monkeypatch.setattr("capsule_build.record.package_dir", lambda: tmp_path / "code")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
 import lzma
-import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ from capsule_build.resources import recipes_dir
 from capsule_build.runtime.errors import InputError, UsageError
 from capsule_build.runtime.platforms import Platform
 from capsule_build.sources import parse_sources, stage_source
+from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,16 +49,6 @@ def planned(source: Path, *, name: str = "cpython", version: str = "3.12.1") -> 
     return PlannedInput(name, name, role, Platform("x86_64", "glibc"), version, file, None, source)
 
 
-def tar_of(files: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return stream.getvalue()
-
-
 def write_archive(folder: Path, suffix: str, files: dict[str, bytes] = FILES) -> Path:
     path = folder / f"given{suffix}"
     if suffix == ".zip":
@@ -67,7 +56,7 @@ def write_archive(folder: Path, suffix: str, files: dict[str, bytes] = FILES) ->
             for name, content in files.items():
                 archive.writestr(name, content)
         return path
-    tar = tar_of(files)
+    tar = fakes.tar_bytes(files)
     if suffix in {".tar.gz", ".tgz"}:
         tar = gzip.compress(tar)
     elif suffix == ".tar.xz":
@@ -115,7 +104,7 @@ def test_an_archive_that_it_cant_unpack_is_brought_as_a_tar(tmp_path: Path, suff
     folder.mkdir()
     staged = stage_source(planned(source), CHOICES, folder)
     assert staged == folder / "cpython.tar"
-    assert staged.read_bytes() == tar_of(FILES)
+    assert staged.read_bytes() == fakes.tar_bytes(FILES)
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar.zst", ".tgz", ".tar", ".zip"])
