@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .components import KINDS, TARGETS, targets_of
 from .runtime.errors import ContractError, InputError, UsageError
+from .runtime.strict_json import JsonError, loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,9 +137,9 @@ def parse_pins(data: bytes) -> PinSet:
         ContractError: They break the format.
     """
     try:
-        document = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ContractError(f"it is not valid JSON: {error}.") from error
+        document = loads(data)
+    except JsonError as error:
+        raise ContractError(f"{error}.") from error
     if not isinstance(document, dict) or set(document) != set(_DOCUMENT_KEYS):
         raise ContractError(f"it must hold exactly {', '.join(_DOCUMENT_KEYS)}.")
     if document["schema_version"] != SCHEMA_VERSION:
@@ -219,16 +220,3 @@ def _pin(number: int, entry: Any) -> Pin:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise ContractError(f"the key {key!r} is there twice in one object.")
-        result[key] = value
-    return result
-
-
-def _no_constant(name: str) -> None:
-    raise ContractError(f"it holds {name}, which is not JSON.")

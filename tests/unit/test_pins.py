@@ -149,7 +149,7 @@ def test_an_edit_by_hand_is_noticed() -> None:
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
     data = dump_pins(SET).replace(b'"version": "1"', b'"version": "1", "version": "1"')
-    with pytest.raises(ContractError, match="'version' is there twice"):
+    with pytest.raises(ContractError, match="'version' stands twice"):
         parse_pins(data)
 
 
