@@ -1,3 +1,5 @@
+export { run, RunOptions, Signal, Worker, WorkerError, WorkerOptions } from "./runner.js";
+
 /** A folder that a task may use, relative to the working folder. */
 export interface AllowedFile {
   path: string;

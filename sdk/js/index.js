@@ -1,5 +1,7 @@
 // Outside of a sandbox. In one, the guest has a module of its own by this name.
 
+export { Worker, WorkerError, run } from "./runner.js";
+
 /** Mark a function as a task. See index.d.ts. */
 export function task(options, run) {
   if (typeof run !== "function") throw new TypeError("task(options, function): there is no function");

@@ -28,7 +28,8 @@ def test_outside_of_a_sandbox_a_task_runs_where_it_is(bench: Bench) -> None:
     with tarfile.open(tarball) as archive:
         names = sorted(archive.getnames())
         archive.extractall(bench.folder / "packed", filter="data")
-    assert names == [f"package/{name}" for name in ("README.md", "index.d.ts", "index.js", "package.json")]
+    inside = ("README.md", "index.d.ts", "index.js", "package.json", "runner.d.ts", "runner.js")
+    assert names == [f"package/{name}" for name in inside]
     place = bench.folder / "node_modules" / "@capsule-build" / "sdk"
     place.parent.mkdir(parents=True)
     (bench.folder / "packed" / "package").rename(place)
