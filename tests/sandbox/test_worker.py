@@ -243,7 +243,8 @@ def test_a_worker_whose_caller_is_gone_leaves_no_process(bench: Bench) -> None:
         talk.close()
 
 
-def test_run_by_a_worker(bench: Bench) -> None:
+def test_run_by_a_worker(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capsule_build.sandbox.worker.client.MAX_LINE_BYTES", 1000)
     bench.write("file.py", "def main(a, b=0):\n    print('said')\n    return [a, b]\n")
     bench.write("long.py", LONG)
     heard: list[tuple[int, bytes]] = []
@@ -263,6 +264,10 @@ def test_run_by_a_worker(bench: Bench) -> None:
         envelopes = await asyncio.gather(*(call(number) for number in range(20)))
         assert [envelope["result"] for envelope in envelopes] == [[number, 2] for number in range(20)]
         assert heard == [(1, b"said\n")] * 20
+        # A request that is too long: the worker couldn't say whose it is.
+        huge = await capsule.run("file.py", ["x" * 1000], cwd=str(bench.folder), worker=True)
+        assert huge["error"]["error_type"] == "wasm_error"
+        assert "may have 1000 bytes" in huge["error"]["message"]
         missing = await capsule.run(file="nope.py", cwd=str(bench.folder), worker=True)
         assert missing["error"]["error_type"] == "config_error"
         long = asyncio.create_task(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...runtime.errors import CapsuleError
 from ...runtime.process import converse
 from ..running import failure
+from .protocol import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,9 @@ class Worker:
         self, identity: str, fields: dict[str, Any], output: Output | None
     ) -> concurrent.futures.Future[dict[str, Any]]:
         line = json.dumps(fields).encode() + b"\n"
+        if len(line) - 1 > MAX_LINE_BYTES:
+            # The worker would answer it without its id.
+            raise WorkerError(f"A request may have {MAX_LINE_BYTES} bytes, and this one has {len(line) - 1}.")
         waiting = _Waiting(output)
         with self._lock:
             talk = self._running()
