@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..runtime.errors import ContractError
 from .writing import CAPSULE, as_bytes, read_document, with_serial_number
 
 
@@ -26,11 +27,18 @@ def outer_sbom(inner: bytes, *, filename: str, sha256: str, size: int) -> bytes:
     root: dict[str, Any] = document["metadata"]["component"]
     root["hashes"] = [{"alg": "SHA-256", "content": sha256}]
     root["properties"] = [
-        *root.get("properties", []),
+        *_list(root, "properties"),
         {"name": f"{CAPSULE}:filename", "value": filename},
         {"name": f"{CAPSULE}:size", "value": str(size)},
     ]
     serial = str(document["serialNumber"]).removeprefix("urn:uuid:")
     inside = {"type": "bom", "url": f"urn:cdx:{serial}/1", "comment": "The same, inside the bundle."}
-    root["externalReferences"] = [*root.get("externalReferences", []), inside]
+    root["externalReferences"] = [*_list(root, "externalReferences"), inside]
     return as_bytes(with_serial_number(document))
+
+
+def _list(component: dict[str, Any], key: str) -> list[Any]:
+    value = component.get(key, [])
+    if not isinstance(value, list):
+        raise ContractError(f"The SBOM's component {component.get('name')!a} has {key} that are not a list.")
+    return value

@@ -211,7 +211,10 @@ def test_an_sbom_that_isnt_the_bundles_own_though_it_is_signed(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda document: document["components"].append(document["components"][0]), "twice"),
+        (
+            lambda document: document["components"].append({**document["components"][0], "group": "x"}),
+            "twice",
+        ),
         (lambda document: document.update(surprise=1), "schema"),
     ],
 )
