@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from .grants import OpenFolder
+    from .javascript.image import MemoryCarrier
     from .machine import Machine
 
 GRACE_SECONDS: Final = 0.06
@@ -57,6 +58,7 @@ class Setup(Record):
         environment: Variables.
         output: Hears what is printed: 1 or 2, and bytes.
         answer: Answers the guest's requests to the host.
+        carrier: Gives it the memory that another one has left, and keeps what it leaves; `None`: nobody does.
     """
 
     fuel: int
@@ -66,6 +68,7 @@ class Setup(Record):
     environment: Mapping[str, str]
     output: Callable[[int, bytes], None]
     answer: Callable[[bytes, Instance], bytes]
+    carrier: MemoryCarrier | None = None
 
 
 class Outcome(Record):
@@ -214,7 +217,7 @@ class Instance:
                 )
                 check(error)
                 memory = _memories.add()
-            text = self._call(handle, request)
+            text = self._carried(handle, request, memory)
         except WasmError as error:
             kind, text = self._why(error)
         finally:
@@ -277,6 +280,18 @@ class Instance:
             return size
 
         return abi.OUTPUT_CALLBACK(write)
+
+    def _carried(self, handle: abi.InstanceHandle, request: bytes, memory: int | None) -> bytes:
+        carrier = self.setup.carrier
+        if carrier is None:
+            return self._call(handle, request)
+        if memory is None:
+            raise WasmError("it can't be told where the guest's memory is")
+        carrier.begin(memory, lambda: _memories.size(memory), lambda asked: self._call(handle, asked))
+        self.set_fuel(self.setup.fuel)
+        text = self._call(handle, request)
+        carrier.end(memory, _memories.size(memory))
+        return text
 
     def _call(self, handle: abi.InstanceHandle, request: bytes) -> bytes:
         function = abi.FuncHandle()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from .grants import Mount
     from .instance import Outcome
+    from .javascript.image import MemoryCarrier
     from .options import Policy
     from .source import TaskFile
     from .trace import Trace
@@ -69,6 +70,7 @@ class Context(Record):
         shared_compute: Whether nested tasks take their fuel from their caller's.
         trace: Where it is written what became of each; `None`: nowhere.
         begun: Hears of each instance before it runs, so that it can be cancelled.
+        carrier: Of a run of a session in JavaScript: carries the guest's memory from run to run.
     """
 
     file: TaskFile
@@ -79,6 +81,7 @@ class Context(Record):
     shared_compute: bool = False
     trace: Trace | None = None
     begun: Callable[[Instance], None] | None = None
+    carrier: MemoryCarrier | None = None
 
 
 class Caller(Record):
@@ -145,7 +148,7 @@ def _run(
     context.event(policy.name, "pending")
     request = jsontext.dumps(
         {
-            "op": "run",
+            "op": "run" if context.carrier is None else "piece",
             "source": context.file.source,
             "path": context.file.path,
             "task": policy.name,
@@ -225,7 +228,7 @@ def _try(
 
     instance = Instance(
         context.machine,
-        Setup(fuel, policy.memory, deadline, folders, environment, context.output, serve),
+        Setup(fuel, policy.memory, deadline, folders, environment, context.output, serve, context.carrier),
     )
     if context.begun is not None:
         context.begun(instance)
