@@ -23,9 +23,8 @@ class GuestHook(BuildHookInterface):  # type: ignore[type-arg, misc]
             return
         sys.path.insert(0, self.root)
         from capsule_build.sandbox import making as python
-        from capsule_build.sandbox.guest import PREBUILT
+        from capsule_build.sandbox.guest import PREBUILT, RECORD
         from capsule_build.sandbox.javascript import making as javascript
-        from capsule_build.sandbox.prebuilt import RECORD
 
         self._folder = tempfile.TemporaryDirectory()
         for folder, making in (("guest", python), ("guest/js", javascript)):

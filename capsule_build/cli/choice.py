@@ -24,7 +24,7 @@ def choose_bundles(bundles: list[Path] | None, dist: Path | None) -> list[Path]:
     Raises:
         UsageError: Both are given, a bundle isn't there, or the folder holds none.
     """
-    from ..release.outputs import BUNDLE_SUFFIX, require_bundle
+    from ..release.outputs import find_bundles, require_bundle
 
     if bundles and dist:
         raise UsageError("Both bundles and --dist were given.", hint="Give one of them.")
@@ -33,7 +33,7 @@ def choose_bundles(bundles: list[Path] | None, dist: Path | None) -> list[Path]:
             require_bundle(path)
         return bundles
     folder = dist or default_dist()
-    found = sorted(folder.glob(f"*{BUNDLE_SUFFIX}"))
+    found = find_bundles(folder)
     if not found:
         raise UsageError(f"{folder} holds no bundle.", hint="Build one: 'capsule-build all'.")
     return found

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 BUNDLE_SUFFIX: Final = ".tar.gz"
+"""What the names of runtime capsules' bundles end in."""
+TASK_SUFFIX: Final = ".wasm"
+"""What the names of task bundles end in."""
 DIGEST_SUFFIX: Final = ".sha256"
 SBOM_SUFFIX: Final = ".cdx.json"
 PROVENANCE_SUFFIX: Final = ".provenance.json"
@@ -95,6 +98,16 @@ class Outputs:
 
     def _beside(self, suffix: str) -> Path:
         return self.bundle.with_name(self.bundle.name + suffix)
+
+
+def is_task(bundle: Path) -> bool:
+    """Return whether a bundle is one of tasks, by its name: what lies in it must then be that."""
+    return bundle.name.endswith(TASK_SUFFIX)
+
+
+def find_bundles(folder: Path) -> list[Path]:
+    """Return the bundles of a folder, of runtime capsules and of tasks, sorted by their names."""
+    return sorted(path for suffix in (BUNDLE_SUFFIX, TASK_SUFFIX) for path in folder.glob(f"[!.]*{suffix}"))
 
 
 def require_bundle(bundle: Path) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..runtime.errors import UsageError
+
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
     from ..runtime.archive import BundleInfo
+    from ..sandbox.artifact import Artifact
     from .provenance import Provenance
+    from .task_provenance import TaskProvenance
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,33 @@ class KeyPolicy:
 Policy = KeylessPolicy | KeyPolicy
 
 
+def make_policy(
+    identity: str | None,
+    issuer: str | None,
+    public_key: Path | None,
+    trust_root: Path | None,
+    builder: str | None,
+) -> Policy:
+    """Return what a verifier asks for, from what its caller gave; each is `None` where nothing was given.
+
+    Raises:
+        UsageError: They don't go together, or would let anybody sign.
+    """
+    if public_key is not None:
+        if identity or issuer or trust_root:
+            raise UsageError(
+                "--public-key asks for a key's signature; --identity, --issuer and --trust-root for others.",
+                hint="Give the options of one of the two.",
+            )
+        return KeyPolicy(public_key, builder)
+    if not identity or not issuer:
+        raise UsageError(
+            "Whose signature must it be? A keyless one needs --identity and --issuer, both.",
+            hint="Or give --public-key. Without them anybody's signature would do.",
+        )
+    return KeylessPolicy(identity, issuer, trust_root, builder)
+
+
 @dataclass(frozen=True)
 class Verified:
     """A bundle of which all holds.
@@ -63,5 +94,24 @@ class Verified:
     bundle: Path
     info: BundleInfo
     provenance: Provenance
+    signer: str
+    signed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class VerifiedTask:
+    """A task bundle of which all holds.
+
+    Attributes:
+        bundle: Its path.
+        artifact: What it holds.
+        provenance: What it was packed from.
+        signer: Who signed, for people.
+        signed_at: As in `Verified`.
+    """
+
+    bundle: Path
+    artifact: Artifact
+    provenance: TaskProvenance
     signer: str
     signed_at: datetime | None

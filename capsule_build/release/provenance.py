@@ -9,14 +9,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
-
 from ..package_urls import package_url
 from ..pins import Pin
 from ..record import SCHEMA_VERSION as RECORD_SCHEMA
 from ..record import SUFFIX as RECORD_SUFFIX
-from ..runtime.errors import ContractError, SignatureError
+from ..runtime.errors import ContractError
 from ..runtime.strict_json import JsonError, loads_object
+from .predicates import read_predicate, require_once
 from .slsa import (
     BUILD_TYPE,
     DEFINITION,
@@ -30,7 +29,7 @@ from .slsa import (
     Predicate,
     SourceDescriptor,
 )
-from .statements import Statement, dump, read_statement
+from .statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,20 +160,7 @@ def read_provenance(data: bytes, what: str = "The provenance") -> Provenance:
         ContractError: It isn't complete, holds something that isn't known, or contradicts itself.
         SignatureError: It is a statement of another predicate type or build type.
     """
-    statement = read_statement(data, what)
-    statement.require_type(PREDICATE_TYPE, what)
-    definition = statement.predicate.get("buildDefinition")
-    build_type = definition.get("buildType") if isinstance(definition, dict) else None
-    if isinstance(build_type, str) and build_type != BUILD_TYPE:
-        raise SignatureError(f"{what} has the build type {build_type!a}; {BUILD_TYPE!a} is wanted.")
-    try:
-        predicate = Predicate.model_validate_json(dump(statement.predicate))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ContractError(
-            f"{what} isn't SLSA provenance of a bundle: predicate.{where}: {first['msg']}."
-        ) from error
+    statement, predicate = read_predicate(data, what, BUILD_TYPE, Predicate)
     provenance = Provenance(statement, predicate)
     _check(provenance, what)
     return provenance
@@ -291,8 +277,7 @@ def _check(provenance: Provenance, what: str) -> None:
             raise ContractError(f"{what} contradicts itself: {message}.")
 
     definition = provenance.predicate.build_definition
-    names = [item.name for item in definition.resolved_dependencies]
-    require(len(set(names)) == len(names), "a dependency's name stands twice")
+    require_once((item.name for item in definition.resolved_dependencies), what)
     require(
         set(provenance.definitions) == _DEFINITIONS,
         f"its definitions are {sorted(provenance.definitions)}, not {sorted(_DEFINITIONS)}",

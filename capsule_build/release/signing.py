@@ -6,20 +6,23 @@ All signatures of all bundles are made before the first file is written.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sigstore.errors import Error as SigstoreError
 
 from ..runtime.errors import ContractError, UsageError
 from ..runtime.files import sha256_file
 from ..runtime.strict_json import JsonError, loads_object
+from ..sandbox.artifact import read_artifact_bytes
 from ..sbom import check_sbom
 from .identity import Tokens
 from .keyless import KeylessSigner
 from .keys import load_private_key
-from .outputs import Outputs, digest_line
+from .outputs import Outputs, digest_line, is_task
 from .provenance import read_provenance
-from .statements import Statement
+from .statements import SBOM_PREDICATE_TYPE, Statement
+from .task_contract import check_task
+from .task_provenance import read_task_provenance
 from .trust import load_trust_config
 
 if TYPE_CHECKING:
@@ -27,9 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .signer import Signer, SigningOptions
-
-SBOM_PREDICATE_TYPE: Final = "https://cyclonedx.org/bom"
-"""in-toto's name for a CycloneDX document as a predicate."""
 
 
 @contextlib.contextmanager
@@ -91,8 +91,13 @@ def sign_bundle(bundle: Path, signer: Signer) -> dict[Path, bytes]:
         )
     provenance = _there(outputs.provenance).read_bytes()
     what = f"The provenance {outputs.provenance.name}"
-    read_provenance(provenance, what).statement.require_subject(bundle.name, sha256, what)
     sbom = _there(outputs.sbom).read_bytes()
+    if is_task(bundle):
+        told = read_task_provenance(provenance, what)
+        told.statement.require_subject(bundle.name, sha256, what)
+        check_task(outputs, read_artifact_bytes(str(bundle)), told, sbom)
+    else:
+        read_provenance(provenance, what).statement.require_subject(bundle.name, sha256, what)
     check_sbom(sbom)
     statement = sbom_statement(sbom, bundle.name, sha256)
     return {

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+SBOM_PREDICATE_TYPE: Final = "https://cyclonedx.org/bom"
+"""in-toto's name for a CycloneDX document as a predicate."""
 _KEYS: Final = {"_type", "subject", "predicateType", "predicate"}
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")

@@ -20,6 +20,25 @@ PREBUILT: Final = "guest.wasm"
 """The name of the guest that a wheel has ready, beside its sources."""
 
 
+RECORD: Final = "guest.sha256"
+"""The name of the file with the digest that a guest has, beside its sources. Format: that of `sha256sum`."""
+
+
+def recorded(folder: str) -> str:
+    """Return the SHA-256 that a guest has, in hexadecimal, as it is recorded in the folder of its sources.
+
+    Raises:
+        CapsuleError: The record isn't there.
+    """
+    try:
+        with open(f"{folder}/{RECORD}", encoding="ascii") as stream:
+            return stream.read().split()[0]
+    except (OSError, ValueError, IndexError):
+        raise CapsuleError(
+            f"The guest's digest {folder}/{RECORD} can't be read.", hint="Install capsule-build again."
+        ) from None
+
+
 def sources() -> str:
     """Return the folder of the guest's own sources: `guest/` in a checkout, or the installed package's."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

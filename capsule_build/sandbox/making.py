@@ -24,7 +24,7 @@ _SECONDS = 900
 
 def recorded_digest() -> str:
     """Return the SHA-256 that the guest has, in hexadecimal, as it is recorded."""
-    return prebuilt.recorded(guest.sources())
+    return guest.recorded(guest.sources())
 
 
 def ready_guest() -> bytes:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from .trees import Tree
 
-_PREFIX: Final = "/packages/"
-"""How the guest names files of installed packages."""
+PACKAGES: Final = "/packages/"
+"""What the guest's names for files of installed packages begin with."""
 
 _NAMES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,* \t"
 _CALLED: Final = rb"(?:import_module|__import__)\(\s*['\"]([\w.]+)['\"]"
@@ -81,7 +81,7 @@ class Modules:
         """
         if not isinstance(path, str) or not (package is None or isinstance(package, str)):
             return None
-        relative = path.removeprefix(_PREFIX) if package is None else f"{package.replace('.', '/')}/{path}"
+        relative = path.removeprefix(PACKAGES) if package is None else f"{package.replace('.', '/')}/{path}"
         parts = relative.rstrip("/").split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
             return None
@@ -182,7 +182,7 @@ def from_folder(folder: str, source: bytes, packages: Iterable[str]) -> Modules:
     """
     own = FolderTree(folder)
     sources = [Source(own, closure(own, source), "")]
-    sources += [Source(FolderTree(path), None, _PREFIX) for path in (*packages, *environment_packages())]
+    sources += [Source(FolderTree(path), None, PACKAGES) for path in (*packages, *environment_packages())]
     return Modules(sources)
 
 
@@ -201,7 +201,7 @@ def environment_packages() -> list[str]:
 
 def packed(own: dict[str, bytes], installed: dict[str, bytes]) -> Modules:
     """Return the modules of a packed file."""
-    return Modules([Source(PackedTree(own), None, ""), Source(PackedTree(installed), None, _PREFIX)])
+    return Modules([Source(PackedTree(own), None, ""), Source(PackedTree(installed), None, PACKAGES)])
 
 
 def collect(folder: str, source: bytes, packages: Iterable[str]) -> tuple[dict[str, bytes], dict[str, bytes]]:

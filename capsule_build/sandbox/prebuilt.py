@@ -1,24 +1,16 @@
-"""A guest that came ready with the package, and the digest that it has by the record beside its sources."""
+"""A guest that came ready with the package, held against the digest that is recorded beside its sources."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import CapsuleError
-from .guest import PREBUILT
+from .guest import PREBUILT, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-RECORD: Final = "guest.sha256"
-"""The name of the file with the digest, beside the sources. Format: that of `sha256sum`."""
-
-
-def recorded(sources: str) -> str:
-    """Return the SHA-256 that a guest has, in hexadecimal, as it is recorded in the folder of its sources."""
-    return Path(sources, RECORD).read_text().split()[0]
 
 
 def ready(sources: str, make: Callable[[], bytes]) -> bytes:

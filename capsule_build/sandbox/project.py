@@ -6,12 +6,15 @@ import os
 
 from .options import OPTIONS, ConfigError, make_policy
 from .records import Record
+from .trust import read_trust
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Final
+
+    from .trust import Trust
 
 FILE: Final = "capsule.toml"
 _DEFAULT: Final = "default_"
@@ -28,12 +31,14 @@ class Project(Record):
         defaults: Options for all tasks that don't set them.
         version: The workflow's version.
         trace: Whether what becomes of its tasks is written into the trace.
+        trust: Whose packed files are run; `None`: anybody's.
     """
 
     entrypoint: str | None = None
     defaults: Mapping[str, Any] = {}
     version: str | None = None
     trace: bool = False
+    trust: Trust | None = None
 
 
 def load_project(folder: str) -> Project:
@@ -56,9 +61,9 @@ def load_project(folder: str) -> Project:
         document = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
-    tables = ("workflow", "tasks", "trace")
+    tables = ("workflow", "tasks", "trace", "trust")
     _only(document, tables, path)
-    workflow, tasks, trace = (_table(document, name, path) for name in tables)
+    workflow, tasks, trace, trust = (_table(document, name, path) for name in tables)
     _only(workflow, _WORKFLOW_KEYS, f"{path}: [workflow]")
     for key, value in workflow.items():
         if not isinstance(value, str) or not value:
@@ -71,7 +76,8 @@ def load_project(folder: str) -> Project:
     enabled = trace.get(_TRACE_KEY, False)
     if not isinstance(enabled, bool):
         raise ConfigError(f"{path}: [trace] {_TRACE_KEY} must be true or false.")
-    return Project(workflow.get("entrypoint"), defaults, workflow.get("version"), enabled)
+    asked = read_trust(trust, folder, f"{path}: [trust]") if trust else None
+    return Project(workflow.get("entrypoint"), defaults, workflow.get("version"), enabled, asked)
 
 
 def _table(document: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ..runtime.errors import CapsuleError
+from ..runtime.errors import CapsuleError, ContractError, SignatureError
 from .grants import read_mount
-from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, language_of
+from .guests import compare
+from .languages import JAVASCRIPT, PACKED_SUFFIX, language_of
 from .options import ConfigError
 from .project import FILE, load_project
 from .records import Record
@@ -17,7 +18,11 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Final
+
+    from .trust import Trust
+
+_NOT_AS_IT_MUST_BE: Final = (ConfigError.exit_code, ContractError.exit_code, SignatureError.exit_code)
 
 
 class Request(Record):
@@ -34,6 +39,7 @@ class Request(Record):
         working: The working folder.
         trace: Whether what becomes of the tasks is written into the trace, also where `capsule.toml` doesn't
             ask for it.
+        trust: Whose signature is asked for, beside what `capsule.toml` asks for.
     """
 
     file: str | None
@@ -45,6 +51,7 @@ class Request(Record):
     shared_compute: bool = False
     working: str = "."
     trace: bool = False
+    trust: Trust | None = None
 
 
 def perform(
@@ -87,12 +94,26 @@ def perform(
             f"{name} is neither a Python file (.py), nor one of JavaScript or TypeScript (.js, .mjs, .ts), "
             f"nor a packed one ({PACKED_SUFFIX})."
         )
+    trusts = [trust for trust in (project.trust, request.trust) if trust is not None]
+    if not packed and any(trust.asks_for_signature for trust in trusts):
+        raise SignatureError(
+            f"{name} isn't signed: it is a source file, and a signed bundle is asked for.",
+            hint=f"'capsule build {name} --export --sign' makes one. What is asked for stands in [trust] of "
+            f"{FILE}, or in the request.",
+        )
     mounts = [read_mount(text) for text in request.mounts]
     if packed:
-        from .artifact import load_artifact
+        from .artifact import read_artifact, read_artifact_bytes
 
-        file = load_artifact(path)
-        engine = machine(say, language_of(file.path) or PYTHON)
+        # Read once: what was verified is what is run.
+        data = read_artifact_bytes(path)
+        for trust in trusts:
+            trust.require_signature(path, data)
+        artifact = read_artifact(data, path)
+        same = any(trust.same_guest for trust in trusts)
+        compare(artifact.guest, name, must_be_same=same, say=say)
+        file = artifact.file
+        engine = machine(say, artifact.guest.language)
     elif language == JAVASCRIPT:
         from .javascript.loading import load_javascript
 
@@ -125,8 +146,13 @@ def attempt(
     try:
         return perform(request, output=output, event=event, say=say)
     except CapsuleError as error:
-        kind = "config_error" if error.exit_code in (ConfigError.exit_code, 5) else "wasm_error"
-        return failure("main", kind, str(error))
+        return refusal(error)
+
+
+def refusal(error: CapsuleError) -> dict[str, Any]:
+    """Return the envelope of what can't be run."""
+    kind = "config_error" if error.exit_code in _NOT_AS_IT_MUST_BE else "wasm_error"
+    return failure("main", kind, str(error))
 
 
 def _folders(request: Request) -> list[str]:

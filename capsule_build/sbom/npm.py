@@ -76,7 +76,7 @@ def _package(tree: Path, place: str, found: dict[str, dict[str, Any]]) -> Packag
         name=description["name"],
         version=description["version"],
         licence=licence,
-        author=_author(description.get("author")),
+        author=author_of(description.get("author")),
         place=place,
         owns=(place,),
         texts=tuple((name, f"{place}/{name}") for name in sorted(texts)),
@@ -98,7 +98,7 @@ def _needs(description: dict[str, Any], place: str, found: dict[str, dict[str, A
                 break
 
 
-def _author(value: object) -> str:
-    """Return a name: `Ann <ann@example.test> (https://example.test)`, or an object with it."""
+def author_of(value: object) -> str:
+    """Return the name of an `author`: of `Ann <ann@example.test> (https://example.test)`, or an object."""
     text = value.get("name") if isinstance(value, dict) else value
     return re.split(r"[<(]", text)[0].strip() if isinstance(text, str) else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from packageurl import PackageURL
+
 from ..runtime.errors import ContractError
 
 if TYPE_CHECKING:
@@ -40,6 +42,12 @@ class Package:
     owns: tuple[str, ...]
     texts: tuple[tuple[str, str], ...]
     needs: tuple[str, ...]
+
+    @property
+    def purl(self) -> PackageURL:
+        """Its package URL."""
+        scope, _, name = self.name.rpartition("/")
+        return PackageURL(self.kind, scope or None, name, self.version)
 
 
 def read_text(tree: Path, name: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from packageurl import PackageURL
-
 from ..plan import Role
 from ..runtime.errors import ContractError
 from .distributions import read_site_packages
@@ -18,6 +16,8 @@ from .own import LICENCE, NATIVE, NATIVE_FILES, SUPPLIER, native_version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from packageurl import PackageURL
 
     from ..components import Component
     from ..inputs import ReadyInput
@@ -138,7 +138,7 @@ def _from_packages(wanted: Packages, tree: Path, inside: Part) -> list[Part]:
     refs: dict[str, str] = {}
     for package in found:
         is_named = (package.name, package.version) in named
-        refs[package.place] = package.name if is_named else str(_purl(package))
+        refs[package.place] = package.name if is_named else str(package.purl)
         copies.setdefault(refs[package.place], []).append(package)
     if missing := [name for name in wanted.names if name not in copies]:
         raise ContractError(
@@ -158,18 +158,13 @@ def _from_copies(ref: str, copies: list[Package], refs: Mapping[str, str], insid
         licence=first.licence,
         supplier=inside.supplier,
         author=first.author,
-        purl=_purl(first),
+        purl=first.purl,
         files=tuple(sorted({name for package in copies for name in package.owns})),
         folder=f"{first.kind}/{first.name}@{first.version}",
         texts=tuple(text for package in copies for text in package.texts),
-        sources=(str(_purl(first)),) if first.licence.asks_for_source else (),
+        sources=(str(first.purl),) if first.licence.asks_for_source else (),
         places=tuple(package.place for package in copies),
         # What makes it run is the runtime that it came with.
         needs=tuple(sorted((needs | {inside.ref}) - {ref})),
         role=inside.role,
     )
-
-
-def _purl(package: Package) -> PackageURL:
-    scope, _, name = package.name.rpartition("/")
-    return PackageURL(package.kind, scope or None, name, package.version)

@@ -24,6 +24,8 @@ class Arguments(Record):
         args_file: A file with a JSON list of arguments.
         packages: Folders of installed packages.
         trace: Whether what becomes of the tasks is written into the trace.
+        trust: Whose signature is asked for, by the fields of `sandbox.trust.Trust`; `None`: what is said
+            elsewhere.
     """
 
     command: str
@@ -36,6 +38,7 @@ class Arguments(Record):
     args_file: str | None = None
     packages: tuple[str, ...] = ()
     trace: bool = False
+    trust: dict[str, str] | None = None
 
 
 _FLAGS = {
@@ -45,6 +48,13 @@ _FLAGS = {
     "--trace": "trace",
 }
 _LISTS = {"--mount": "mounts", "--packages": "packages"}
+_TRUST = {
+    "--identity": "identity",
+    "--issuer": "issuer",
+    "--public-key": "public_key",
+    "--trust-root": "trust_root",
+    "--builder": "builder",
+}
 _VALUES = {"--args-file": "args_file", **_LISTS}
 
 
@@ -57,6 +67,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
     flags: dict[str, bool] = {}
     lists: dict[str, list[str]] = {"mounts": [], "packages": []}
     args_file: str | None = None
+    trust: dict[str, str] = {}
+    # A source isn't signed, so `run` doesn't have these options.
+    values = {**_VALUES, **_TRUST} if argv[0] == "exec" else _VALUES
     plain: list[str] = []
     words = iter(argv[1:])
     for word in words:
@@ -64,7 +77,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
             plain.extend(words)
         elif word in _FLAGS:
             flags[_FLAGS[word]] = True
-        elif word.partition("=")[0] in _VALUES:
+        elif word.partition("=")[0] in values:
             name, equals, value = word.partition("=")
             if not equals:
                 following = next(words, None)
@@ -73,6 +86,8 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
                 value = following
             if name in _LISTS:
                 lists[_LISTS[name]].append(value)
+            elif name in _TRUST:
+                trust[_TRUST[name]] = value
             else:
                 args_file = value
         elif word.startswith("-") and not word[1:2].isdigit() and word != "-":
@@ -86,5 +101,6 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
         mounts=tuple(lists["mounts"]),
         packages=tuple(lists["packages"]),
         args_file=args_file,
+        trust=trust or None,
         **flags,
     )

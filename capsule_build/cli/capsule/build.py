@@ -8,6 +8,7 @@ import typer
 
 from ...sandbox.packing import build as build_file
 from ..output import err, human_size, out, print_json
+from ..sign import Key, Timeout, Token, TrustConfig, signing_options
 from .panels import TASKS
 
 
@@ -26,8 +27,19 @@ def build(
         ),
     ] = None,
     export: Annotated[
-        bool, typer.Option("--export", help="Write the packed file beside the source.")
+        bool,
+        typer.Option("--export", help="Write the bundle, its digest, SBOM and provenance beside the source."),
     ] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="DIR", help="Write them into this folder.")
+    ] = None,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign them as the identity that CI, a token or a browser gives.")
+    ] = False,
+    key: Key = None,
+    identity_token: Token = None,
+    trust_config: TrustConfig = None,
+    timeout: Timeout = 30.0,
     packages: Annotated[
         list[str] | None,
         typer.Option("--packages", metavar="DIR", help="A folder of packages that tasks can import."),
@@ -41,6 +53,10 @@ def build(
         packages=packages or [],
         export=export,
         say=lambda text: err().print(text, markup=False),
+        output=output,
+        signing=signing_options(key, identity_token, trust_config, timeout)
+        if sign or key or identity_token or trust_config
+        else None,
     )
     if as_json:
         print_json(
@@ -52,6 +68,8 @@ def build(
                 "entry": result.entry,
                 "tasks": list(result.tasks),
                 "modules": list(result.modules),
+                "beside": list(result.beside),
+                "signer": result.signer,
             }
         )
         return
@@ -59,3 +77,7 @@ def build(
     out().print(
         f"{result.path}  {human_size(result.size)}  tasks: {tasks}  sha256 {result.sha256}", markup=False
     )
+    for path in result.beside:
+        out().print(f"  {path}", markup=False)
+    if result.signer is not None:
+        out().print(f"Signed as {result.signer}.", markup=False)

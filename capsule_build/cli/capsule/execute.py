@@ -7,9 +7,10 @@ import os
 import sys
 
 from ...runtime.errors import EXIT_INTERRUPTED, CapsuleError
-from ...sandbox import jsontext, running
+from ...sandbox import jsontext
 from ...sandbox.options import ConfigError
-from ...sandbox.request import Request, perform
+from ...sandbox.request import Request, perform, refusal
+from ...sandbox.trust import read_trust
 
 TYPE_CHECKING = False
 
@@ -50,12 +51,12 @@ def execute(arguments: Arguments) -> int:
             packages=arguments.packages,
             shared_compute=arguments.shared_compute,
             trace=arguments.trace,
+            trust=None if arguments.trust is None else read_trust(arguments.trust, ".", "the options"),
         )
         envelope = perform(request, output=screen.output, event=screen.event, say=screen.say)
         return screen.ending(envelope)
     except CapsuleError as error:
-        kind = "config_error" if error.exit_code in (ConfigError.exit_code, 5) else "wasm_error"
-        screen.refusal(running.failure("main", kind, str(error)))
+        screen.refusal(refusal(error))
         return error.exit_code
     except KeyboardInterrupt:
         screen.say("Interrupted.")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..verifiers import Builder, Identity, Issuer, PublicKey, TrustRoot, words_of
 from .arguments import Arguments
 from .execute import execute
 from .panels import TASKS
@@ -71,9 +72,18 @@ def exec_(
     args_file: _ArgsFile = None,
     shared_compute: _Shared = False,
     trace: _Trace = False,
+    identity: Identity = None,
+    issuer: Issuer = None,
+    public_key: PublicKey = None,
+    trust_root: TrustRoot = None,
+    builder: Builder = None,
 ) -> None:
-    """Run a packed file's entry task, with the limits and grants that it was packed with."""
-    _run("exec", file, args, as_json, verbose, mount, args_file, None, shared_compute, trace)
+    """Run a packed file's entry task, with the limits and grants that it was packed with.
+
+    With --public-key, or --identity and --issuer, nothing of it is looked into before its signature holds.
+    """
+    trust = words_of(identity, issuer, public_key, trust_root, builder)
+    _run("exec", file, args, as_json, verbose, mount, args_file, None, shared_compute, trace, trust)
 
 
 def _run(
@@ -87,6 +97,7 @@ def _run(
     packages: list[str] | None,
     shared_compute: bool,
     trace: bool,
+    trust: dict[str, str] | None = None,
 ) -> None:
     arguments = Arguments(
         command,
@@ -99,5 +110,6 @@ def _run(
         args_file,
         tuple(packages or ()),
         trace,
+        trust,
     )
     raise typer.Exit(execute(arguments))

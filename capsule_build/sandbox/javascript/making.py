@@ -18,6 +18,7 @@ from ...pins import load_pins
 from ...runtime.errors import CapsuleError, InputError
 from ...runtime.process import run
 from .. import prebuilt
+from ..guest import recorded
 from ..making import steady_environment
 from . import guest
 
@@ -57,7 +58,7 @@ _SECONDS: Final = 300
 
 def recorded_digest() -> str:
     """Return the SHA-256 that the guest has, in hexadecimal, as it is recorded."""
-    return prebuilt.recorded(guest.sources())
+    return recorded(guest.sources())
 
 
 def ready_guest() -> bytes:
