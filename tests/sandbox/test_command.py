@@ -252,19 +252,6 @@ def test_a_reader_that_goes_away_is_no_traceback(bench: Bench) -> None:
     assert b"Traceback" not in result.stderr
 
 
-def test_doctor_says_what_there_is(bench: Bench) -> None:
-    result = bench.command("doctor", "--json")
-    checks = json.loads(result.stdout)["checks"]
-    assert result.code == 0
-    assert [
-        (check["name"], check["status"]) for check in checks if check["name"] in ("wasmtime", "guest", "task")
-    ] == [
-        ("wasmtime", "ok"),
-        ("guest", "ok"),
-        ("task", "ok"),
-    ]
-
-
 def test_the_fast_path_loads_neither_typer_nor_rich_nor_wasmtimes_own_bindings(bench: Bench) -> None:
     bench.write("file.py", "def main(): return 1\n")
     program = (

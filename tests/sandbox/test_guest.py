@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from capsule_build.runtime.process import run
-from capsule_build.sandbox import guest, making
+from capsule_build.sandbox import guest, health
+from capsule_build.sandbox import making as python
+from capsule_build.sandbox.javascript import making as javascript
 from capsule_build.sandbox.machine import guest_key
 from capsule_build.sandbox.running import machine
 from capsule_build.sandbox.store import Store
@@ -30,7 +32,7 @@ TOP = Path(guest.sources()).parent
 def test_the_guest_that_tasks_run_in_is_the_recorded_one() -> None:
     """Whatever folder and time the tests' own one was made in."""
     machine(lambda _text: None)
-    assert Store().made_from(guest_key()) == making.recorded_digest()
+    assert Store().made_from(guest_key()) == python.recorded_digest()
 
 
 def test_the_guest_has_the_same_bytes_wherever_it_is_made(bench: Bench) -> None:
@@ -39,28 +41,29 @@ def test_the_guest_has_the_same_bytes_wherever_it_is_made(bench: Bench) -> None:
     memory.mkdir(parents=True)
     try:
         said = bench.command(
-            "doctor", "--json", "--make-guest", "made.wasm", env={"TMPDIR": str(memory), "TZ": "Asia/Tokyo"}
+            "doctor", "--json", "--make-guests", "made", env={"TMPDIR": str(memory), "TZ": "Asia/Tokyo"}
         )
     finally:
         shutil.rmtree(memory.parent)
-    made = json.loads(said.stdout)["checks"][-1]
-    assert (made["name"], made["status"]) == ("made", "ok")
-    digest = hashlib.sha256((bench.folder / "made.wasm").read_bytes()).hexdigest()
-    assert digest == making.recorded_digest()
-    assert digest in made["found"]
+    made = json.loads(said.stdout)["checks"][-2:]
+    for check, language, making in zip(made, ("python", "javascript"), (python, javascript), strict=True):
+        assert (check["name"], check["status"]) == (f"made {language} guest", "ok")
+        digest = hashlib.sha256((bench.folder / "made" / f"{language}.wasm").read_bytes()).hexdigest()
+        assert digest == making.recorded_digest()
+        assert digest in check["found"]
 
 
 def test_a_guest_of_other_sources_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from capsule_build.sandbox import health
-
-    monkeypatch.setattr(health, "make_guest", lambda: b"other")
-    made = health.make_and_compare(bench.folder / "made.wasm")
-    assert made.status == "fail"
-    assert making.recorded_digest() in made.found
-    assert "were changed" in str(made.advice)
+    for language, known in health._GUESTS.items():
+        monkeypatch.setitem(health._GUESTS, language, known._replace(make=lambda: b"other"))
+    folder = bench.folder / "made"
+    for made, recorded in zip(health.make_and_compare(folder), (python, javascript), strict=True):
+        assert made.status == "fail"
+        assert recorded.recorded_digest() in made.found
+        assert "were changed" in str(made.advice)
     monkeypatch.setenv("PATH", "")
-    assert "without a C compiler" in str(health.make_and_compare(bench.folder / "made.wasm").advice)
-    assert "can't be written" in health.make_and_compare(bench.folder / "no" / "made.wasm").found
+    assert "Without a C compiler" in str(health.make_and_compare(folder)[0].advice)
+    assert "can't be written" in health.make_and_compare(bench.folder / "no" / "made")[1].found
 
 
 @pytest.mark.soak
@@ -87,13 +90,11 @@ def test_a_wheel_has_the_guest_ready(bench: Bench) -> None:
     assert json.loads(ran.stdout)["result"] == ["a"]
     checks = json.loads(run([program, "doctor", "--json"], cwd=bench.folder, env=alone, check=False).stdout)
     found = {check["name"]: check["found"] for check in checks["checks"]}
-    assert "Its WebAssembly is the recorded one." in found["guest"]
+    assert "Its WebAssembly is the recorded one." in found["python guest"]
 
 
 @pytest.mark.network
 def test_licence_texts_are_those_of_the_pinned_packages() -> None:
-    from capsule_build.sandbox.javascript import making as javascript
-
     compared = set()
     for pin, tarball in javascript._fetch().items():
         kept = TOP / "guest" / "js" / "LICENSES" / f"{pin.component}.txt"

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from ...runtime import health
-from ...sandbox.health import Check, examine, make_and_compare
+from ...sandbox.health import examine, make_and_compare
 from ..output import err, out, print_json
 from .panels import MACHINE
 from .targets import DataDir, LockOption, lock_path, open_store
@@ -27,20 +27,21 @@ def doctor(
     lock: LockOption = None,
     data_dir: DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
-    guest: Annotated[
+    guests: Annotated[
         Path | None,
         typer.Option(
-            "--make-guest",
-            metavar="FILE",
-            help="Make the sandbox's Python into FILE, too, and compare its digest with the recorded one.",
+            "--make-guests",
+            metavar="FOLDER",
+            help="Also make what tasks run in, for Python and JavaScript, from its sources into FOLDER, and "
+            "compare the digests with the recorded ones.",
         ),
     ] = None,
 ) -> None:
-    """Say what works on this machine. The first time this prepares the sandbox (about 20 s)."""
-    checks: list[health.Check | Check] = [*health.examine(lock_path(lock), open_store(data_dir))]
+    """Say what works on this machine. The first time this prepares the sandbox (about 25 s)."""
+    checks = health.examine(lock_path(lock), open_store(data_dir))
     checks += examine(lambda text: err().print(text, markup=False))
-    if guest is not None:
-        checks.append(make_and_compare(guest))
+    if guests is not None:
+        checks += make_and_compare(guests)
     if as_json:
         rows = [check._asdict() for check in checks]
         print_json({"schema_version": "capsule.doctor.v1", "checks": rows})
