@@ -59,6 +59,23 @@ def state_folder() -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """Give a folder for the time of a block; what killed runs left of theirs is removed, too."""
+    beside = state_folder() / "scratch"
+    beside.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        # A folder is in use while somebody holds its lock, which the kernel takes from a process that dies.
+        with _lock(state_folder() / "scratch.lock"):
+            for left in beside.iterdir():
+                with contextlib.suppress(BlockingIOError, FileNotFoundError), _held(left):
+                    shutil.rmtree(left)
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=beside))
+            stack.enter_context(_held(folder))
+            stack.callback(shutil.rmtree, folder)
+        yield folder
+
+
 def root_tar(kind: str) -> Path:
     """Return a root file system as a tar, made if there is none yet."""
     folder = state_folder() / "roots"
@@ -223,6 +240,17 @@ def _mirror() -> str:
 def _unpack(package: Path, tree: Path) -> None:
     files = run(["dpkg-deb", "--fsys-tarfile", str(package)]).stdout
     run(["tar", "--extract", "--keep-directory-symlink", "--directory", str(tree)], stdin=files)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock; `BlockingIOError`: somebody else does."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SCRIPT = Path(__file__).parents[2] / "tools" / "engines.sh"
+_KEPT_MB = 4000
+"""What an engine may keep for the next run; one run leaves about half of that."""
 _STORAGE = """[storage]
 driver = "overlay"
 graphroot = "{state}/podman/root"
@@ -45,6 +46,8 @@ def docker_environment() -> Iterator[None]:
         except CapsuleError as error:
             _unavailable(f"Docker: {error}")
         patch.setenv("DOCKER_HOST", started.text.strip().removeprefix("DOCKER_HOST="))
+        if str(folder) in started.text:
+            _make_room("docker", folder / "data")
         try:
             yield
         finally:
@@ -63,6 +66,7 @@ def podman_environment() -> Iterator[None]:
     configuration.write_text(_STORAGE.format(state=state))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONTAINERS_STORAGE_CONF", str(configuration))
+        _make_room("podman", state / "podman" / "root")
         yield
 
 
@@ -114,15 +118,22 @@ def input_cache() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def capsules(engine_environment: None, input_cache: Path) -> Iterator[Capsules]:
     """node24 capsules, built when they are first asked for."""
-    with tempfile.TemporaryDirectory(prefix="capsules-", dir=images.state_folder()) as folder:
-        yield Capsules(Path(folder))
+    with images.scratch("capsules-") as folder:
+        yield Capsules(folder)
 
 
 @pytest.fixture(scope="session")
 def python_capsules(engine_environment: None, input_cache: Path) -> Iterator[PythonCapsules]:
     """Python capsules, built when they are first asked for."""
-    with tempfile.TemporaryDirectory(prefix="pythons-", dir=images.state_folder()) as folder:
-        yield PythonCapsules(Path(folder))
+    with images.scratch("pythons-") as folder:
+        yield PythonCapsules(folder)
+
+
+def _make_room(engine: str, storage: Path) -> None:
+    """Remove the layers of earlier builds where they have come to more than a run leaves."""
+    used = run(["du", "--summarize", "--one-file-system", "--block-size=1M", str(storage)], check=False)
+    if used.text and int(used.text.split()[0]) > _KEPT_MB:
+        run([engine, "image", "prune", "--force"], check=False, timeout=300)
 
 
 def _opened(name: str) -> Iterator[Engine]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import tempfile
 import urllib.parse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,12 +14,14 @@ from capsule_build.pins import load_pins
 from capsule_build.resources import recipes_dir
 from capsule_build.runtime.files import sha256_file
 from capsule_build.runtime.process import run
+from tests import images
 from tests.integration.capsules import cli, platform
 from tests.integration.ground import Ground, assert_one_error
 from tests.servers import body, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from capsule_build.engine import Engine
     from tests.integration.capsules import Capsules
@@ -36,8 +36,8 @@ def ground(capsules: Capsules, docker_engine: Engine, input_cache: Path) -> Iter
     """With Docker, whose layers of the musl capsule are there already."""
     capsules.built("docker", "musl")
     # Beside the inputs, so that the cache's files can be hard links.
-    with tempfile.TemporaryDirectory(prefix="ground-", dir=input_cache.parent) as folder:
-        yield Ground(Path(folder), input_cache, docker_engine)
+    with images.scratch("ground-") as folder:
+        yield Ground(folder, input_cache, docker_engine)
 
 
 @contextlib.contextmanager

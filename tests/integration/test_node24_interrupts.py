@@ -6,15 +6,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests import images
 from tests.integration.capsules import COMMAND, ENGINES, changed_environment
 from tests.integration.ground import Ground, assert_said_once, processes_with
 from tests.servers import serve
@@ -22,6 +21,7 @@ from tests.servers import serve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from http.server import BaseHTTPRequestHandler
+    from pathlib import Path
 
     from capsule_build.engine import Engine
     from tests.integration.capsules import Capsules
@@ -105,12 +105,12 @@ def make_ground(
     request: pytest.FixtureRequest, capsules: Capsules, input_cache: Path
 ) -> Iterator[Callable[[str], Ground]]:
     """`make_ground(engine)`: an engine that has the layers of the musl capsule, and a previous bundle."""
-    with tempfile.TemporaryDirectory(prefix="ground-", dir=input_cache.parent) as folder:
+    with images.scratch("ground-") as folder:
 
         def make(engine_name: str) -> Ground:
             engine: Engine = request.getfixturevalue(f"{engine_name}_engine")
             capsules.built(engine_name, "musl")
-            return Ground(Path(folder), input_cache, engine)
+            return Ground(folder, input_cache, engine)
 
         yield make
 
