@@ -106,12 +106,14 @@ def test_members_say_nothing_of_who_built_them_and_when(capsules: Capsules, libc
     }
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `capsule-build` of a wheel, installed in an environment outside of the checkout."""
-    run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(CHECKOUT)])
-    (wheel,) = tmp_path.glob("capsule_build-*.whl")
-    home = tmp_path / "venv"
+    folder = tmp_path_factory.mktemp("installed")
+    # Once for all: a wheel takes a minute, since the guests of tasks are made for it.
+    run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(CHECKOUT)])
+    (wheel,) = folder.glob("capsule_build-*.whl")
+    home = folder / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", str(home)])
     python = home / "bin" / "python"
     run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", str(wheel)])
