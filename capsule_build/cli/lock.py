@@ -10,11 +10,13 @@ import typer
 from ..resources import checkout, default_dist
 from ..runtime.errors import UsageError
 from ..runtime.platforms import Platform
+from ..runtime.registry import TASK_PLATFORM
 from . import options, panels
 from .output import err, out, print_json
 
 if TYPE_CHECKING:
     from ..lock import Change, Update
+    from ..runtime.registry import Task, Variant
 
 SCHEMA_VERSION = "capsule-build.lock.v1"
 
@@ -52,7 +54,11 @@ def lock(
     allow_overrides: AllowOverrides = False,
     revoke: Annotated[
         tuple[str, str] | None,
-        typer.Option("--revoke", metavar="TAG PLATFORM", help="Say that a bundle must not be used any more."),
+        typer.Option(
+            "--revoke",
+            metavar="TAG PLATFORM",
+            help="Say that a bundle must not be used any more. A task: its name and wasm32.",
+        ),
     ] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why: one line for those who ask for it.")
@@ -129,9 +135,12 @@ def update_json(update: Update) -> dict[str, Any]:
 
 
 def _revoke(path: Path, tag: str, platform: str, reason: str, *, as_json: bool) -> None:
-    from ..lock import revoke
+    from ..lock import revoke, revoke_task
 
-    variant = revoke(path, tag, Platform.parse(platform), reason)
+    if platform == TASK_PLATFORM:
+        bundle: Variant | Task = revoke_task(path, tag, reason)
+    else:
+        bundle = revoke(path, tag, Platform.parse(platform), reason)
     if as_json:
         print_json(
             {
@@ -140,10 +149,10 @@ def _revoke(path: Path, tag: str, platform: str, reason: str, *, as_json: bool) 
                 "revoked": {
                     "tag": tag,
                     "platform": platform,
-                    "sha256": variant.sha256,
-                    "reason": variant.revoked,
+                    "sha256": bundle.sha256,
+                    "reason": bundle.revoked,
                 },
             }
         )
         return
-    out().print(f"{path}: {tag} {platform} ({variant.sha256}) is revoked: {variant.revoked}", markup=False)
+    out().print(f"{path}: {tag} {platform} ({bundle.sha256}) is revoked: {bundle.revoked}", markup=False)

@@ -1,14 +1,15 @@
 """Regenerates the registry lock from the bundles in a folder, and revokes what must not be used any more."""
 
-from .entries import Entry, PassedOver, bundles_in, read_entries
+from .entries import Entry, PassedOver, TaskEntry, bundles_in, read_entries
 from .merging import Change, describe
-from .updating import Update, check_lock, check_place, exclusive, proposed, revoke, update_lock
+from .updating import Update, check_lock, check_place, exclusive, proposed, revoke, revoke_task, update_lock
 from .urls import parse_base_url
 
 __all__ = [
     "Change",
     "Entry",
     "PassedOver",
+    "TaskEntry",
     "Update",
     "bundles_in",
     "check_lock",
@@ -19,5 +20,6 @@ __all__ = [
     "proposed",
     "read_entries",
     "revoke",
+    "revoke_task",
     "update_lock",
 ]

@@ -6,20 +6,28 @@ manifest says. A lock is made of what is published, so the build record isn't as
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ..release.outputs import BUNDLE_SUFFIX, Outputs, digest_line
+from ..release.outputs import BUNDLE_SUFFIX, TASK_SUFFIX, Outputs, digest_line, find_bundles, is_task
 from ..release.provenance import read_provenance
+from ..release.task_contract import check_task
+from ..release.task_provenance import read_task_provenance
 from ..runtime.archive import check_bundle
 from ..runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
+from ..runtime.registry import Task
+from ..sandbox.artifact import read_artifact_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from ..release.provenance import Provenance
+    from ..release.statements import Told
     from ..runtime.archive import BundleInfo
+
+P = TypeVar("P", bound="Told")
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,14 @@ class Entry:
     tag: str
     filename: str
     info: BundleInfo
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """A task bundle that the lock can name."""
+
+    name: str
+    task: Task
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ def bundles_in(dist: Path) -> list[Path]:
     """
     if not dist.is_dir():
         raise UsageError(f"The folder {dist} isn't there.")
-    found = sorted(dist.glob(f"[!.]*{BUNDLE_SUFFIX}"))
+    found = find_bundles(dist)
     if not found:
         raise UsageError(f"{dist} holds no bundle.", hint="Build one: 'capsule-build all'.")
     return found
@@ -55,7 +71,7 @@ def bundles_in(dist: Path) -> list[Path]:
 
 def read_entries(
     bundles: Iterable[Path], *, allow_overrides: bool = False
-) -> tuple[list[Entry], list[PassedOver]]:
+) -> tuple[list[Entry | TaskEntry], list[PassedOver]]:
     """Read bundles, with the provenance beside each.
 
     Args:
@@ -68,10 +84,13 @@ def read_entries(
         SignatureError: A provenance is about another file.
         CapsuleError: A bundle was made with overrides, and they aren't allowed.
     """
-    entries: list[Entry] = []
+    entries: list[Entry | TaskEntry] = []
     passed: list[PassedOver] = []
     for bundle in bundles:
-        provenance = _provenance(bundle)
+        if is_task(bundle):
+            entries.append(_task_entry(bundle))
+            continue
+        provenance = _provenance(bundle, read_provenance)
         if bundle.name != f"{provenance.capsule.tag}-{provenance.capsule.platform}{BUNDLE_SUFFIX}":
             if not allow_overrides:
                 passed.append(
@@ -85,18 +104,18 @@ def read_entries(
                 "--allow-overrides.",
             )
         entries.append(_entry(bundle, provenance))
-    _check_together(entries)
+    _check_together([entry for entry in entries if isinstance(entry, Entry)])
     return entries, passed
 
 
-def _provenance(bundle: Path) -> Provenance:
+def _provenance(bundle: Path, read: Callable[[bytes, str], P]) -> P:
     path = Outputs(bundle).provenance
     if not path.is_file():
         raise ContractError(f"{bundle} has no provenance {path.name} beside it.", hint="Build it again.")
-    provenance = read_provenance(path.read_bytes(), str(path))
-    if provenance.filename != bundle.name:
+    provenance = read(path.read_bytes(), str(path))
+    if provenance.statement.filename != bundle.name:
         raise SignatureError(
-            f"{bundle} is named {provenance.filename} in its provenance.",
+            f"{bundle} is named {provenance.statement.filename} in its provenance.",
             hint="Give it that name again, or build it again.",
         )
     return provenance
@@ -104,13 +123,7 @@ def _provenance(bundle: Path) -> Provenance:
 
 def _entry(bundle: Path, provenance: Provenance) -> Entry:
     info = check_bundle(bundle)
-    outputs = Outputs(bundle)
-    provenance.statement.require_subject(bundle.name, info.sha256, str(outputs.provenance))
-    if outputs.digest.exists() and outputs.digest.read_bytes() != digest_line(info.sha256, bundle.name):
-        raise ContractError(
-            f"{outputs.digest} doesn't say what {bundle.name} is: SHA-256 {info.sha256}.",
-            hint="Build it again.",
-        )
+    _require_about(provenance, Outputs(bundle), info.sha256)
     said, manifest = provenance.capsule, info.manifest
     for name, ours, theirs in (
         (
@@ -124,6 +137,34 @@ def _entry(bundle: Path, provenance: Provenance) -> Entry:
         if ours != theirs:
             raise ContractError(f"{bundle} has the {name} {ours}; its provenance says {theirs}.")
     return Entry(said.tag, bundle.name, info)
+
+
+def _task_entry(bundle: Path) -> TaskEntry:
+    provenance = _provenance(bundle, read_task_provenance)
+    data = read_artifact_bytes(str(bundle))
+    sha256, outputs = hashlib.sha256(data).hexdigest(), Outputs(bundle)
+    _require_about(provenance, outputs, sha256)
+    artifact = check_task(outputs, data, provenance, None)
+    task = Task(
+        filename=bundle.name,
+        sha256=sha256,
+        size=len(data),
+        version=artifact.version,
+        language=artifact.guest.language,
+        guest_sha256=artifact.guest.sha256,
+        policy_sha256=artifact.policy_sha256,
+    )
+    return TaskEntry(bundle.name.removesuffix(TASK_SUFFIX), task)
+
+
+def _require_about(provenance: Told, outputs: Outputs, sha256: str) -> None:
+    """Raise CapsuleError unless a provenance, and the file with the digest, are about a bundle's bytes."""
+    name = outputs.bundle.name
+    provenance.statement.require_subject(name, sha256, str(outputs.provenance))
+    if outputs.digest.exists() and outputs.digest.read_bytes() != digest_line(sha256, name):
+        raise ContractError(
+            f"{outputs.digest} doesn't say what {name} is: SHA-256 {sha256}.", hint="Build it again."
+        )
 
 
 def _check_together(entries: Sequence[Entry]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..resources import registry_lock
 from ..runtime.errors import CapsuleError, UsageError
 from ..runtime.files import write_atomically
-from ..runtime.registry import Registry, check_tag, load_registry
+from ..runtime.registry import TASK_PLATFORM, Registry, check_tag, load_registry
 from .entries import bundles_in, read_entries
 from .merging import describe, merged
 from .urls import is_of
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..runtime.platforms import Platform
-    from ..runtime.registry import Variant
-    from .entries import Entry, PassedOver
+    from ..runtime.registry import Task, Variant
+    from .entries import Entry, PassedOver, TaskEntry
     from .merging import Change
 
 
@@ -68,7 +68,11 @@ def update_lock(
 
 
 def proposed(
-    path: Path, entries: Iterable[Entry], *, base_urls: Sequence[str] = (), replace_digests: bool = False
+    path: Path,
+    entries: Iterable[Entry | TaskEntry],
+    *,
+    base_urls: Sequence[str] = (),
+    replace_digests: bool = False,
 ) -> tuple[bytes, list[Change]]:
     """Return the bytes that a lock will have with some bundles, and what changes in it.
 
@@ -134,10 +138,7 @@ def revoke(path: Path, tag: str, platform: Platform, reason: str) -> Variant:
         ContractError: The lock breaks its format.
     """
     check_tag(tag)
-    if not reason.strip() or not reason.isprintable():
-        raise UsageError("--reason needs one line of text.", hint="Say what those who have it should do.")
-    if not path.is_file():
-        raise UsageError(f"The registry lock {path} isn't there.")
+    said = _reason(path, reason)
     with exclusive(path) as place:
         registry = _registry(place)
         capsule = registry.capsule(tag)
@@ -146,10 +147,33 @@ def revoke(path: Path, tag: str, platform: Platform, reason: str) -> Variant:
             raise UsageError(
                 f"There is no capsule '{tag}' for {platform}.", hint=f"The registry lock has it for: {known}."
             )
-        variant = replace(capsule.variants[platform], revoked=reason.strip())
+        variant = replace(capsule.variants[platform], revoked=said)
         changed = replace(capsule, variants={**capsule.variants, platform: variant})
-        write_atomically(place, lock_bytes(Registry({**registry.capsules, tag: changed})))
+        write_atomically(place, lock_bytes(replace(registry, capsules={**registry.capsules, tag: changed})))
     return variant
+
+
+def revoke_task(path: Path, name: str, reason: str) -> Task:
+    """Say in a lock that a task bundle must not be used any more, as `revoke` says it of a capsule's.
+
+    Raises:
+        UsageError: There is no such task, the reason isn't a line of text, or there is no lock.
+        ContractError: The lock breaks its format.
+    """
+    said = _reason(path, reason)
+    with exclusive(path) as place:
+        registry = _registry(place)
+        task = replace(registry.known_task(name), revoked=said)
+        write_atomically(place, lock_bytes(replace(registry, tasks={**registry.tasks, name: task})))
+    return task
+
+
+def _reason(path: Path, reason: str) -> str:
+    if not reason.strip() or not reason.isprintable():
+        raise UsageError("--reason needs one line of text.", hint="Say what those who have it should do.")
+    if not path.is_file():
+        raise UsageError(f"The registry lock {path} isn't there.")
+    return reason.strip()
 
 
 def lock_bytes(registry: Registry) -> bytes:
@@ -208,3 +232,7 @@ def _foreign_urls(registry: Registry) -> Iterator[tuple[str, str]]:
             for url in variant.urls:
                 if not is_of(url, variant.filename):
                     yield f"{tag} {platform}", url
+    for name, task in registry.tasks.items():
+        for url in task.urls:
+            if not is_of(url, task.filename):
+                yield f"{name} {TASK_PLATFORM}", url

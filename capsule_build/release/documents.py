@@ -16,7 +16,7 @@ from .envelopes import read_envelope
 from .keys import load_public_key
 from .outputs import digest_line
 from .policy import KeyPolicy
-from .statements import SBOM_PREDICATE_TYPE, read_statement
+from .statements import SBOM_PREDICATE_TYPE, Told, read_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
     from .outputs import Outputs
     from .policy import Policy
-    from .slsa import BuilderFacts
-    from .statements import Statement
-
-
-class Told(Protocol):
-    """A provenance, of whatever kind of bundle."""
-
-    @property
-    def statement(self) -> Statement:
-        """The statement: whom it is about."""
-
-    @property
-    def builder(self) -> BuilderFacts:
-        """Who built."""
 
 
 P = TypeVar("P", bound=Told)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from ..runtime.errors import ContractError, SignatureError
 from ..runtime.strict_json import JsonError, loads_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .slsa import BuilderFacts
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 SBOM_PREDICATE_TYPE: Final = "https://cyclonedx.org/bom"
@@ -79,6 +81,18 @@ class Statement:
             )
         if self.filename != filename:
             raise SignatureError(f"{what} is about {self.filename}, not about {filename}.")
+
+
+class Told(Protocol):
+    """A provenance, of whatever kind of bundle."""
+
+    @property
+    def statement(self) -> Statement:
+        """The statement: whom it is about."""
+
+    @property
+    def builder(self) -> BuilderFacts:
+        """Who built."""
 
 
 def dump(value: object) -> bytes:

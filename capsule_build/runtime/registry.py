@@ -1,26 +1,53 @@
 """The registry lock, `registry.lock.json`: which file a tag stands for on which platform.
 
 A consumer names a tag and nothing else; the lock says which file, with which digest, that is. The format is
-`agentcompass.capsule-registry.v1`, an object of `capsules` by tag, each with its `variants` by platform.
+`agentcompass.capsule-registry.v1`, an object of `capsules` by tag, each with its `variants` by platform, and,
+where there are some, `tasks` by name.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
-from .errors import ContractError, InputError, UsageError
+from .errors import UsageError
 from .manifest import ManifestError, check_runtime, install_root
 from .platforms import Platform
+from .registry_parts import (
+    RegistryError,
+    RevokedError,
+    check_file,
+    read_fields,
+    read_number,
+    read_object,
+    read_optional,
+    read_text,
+    read_texts,
+)
+from .registry_tasks import TASK_PLATFORM, Task, check_task, read_task, task_document
 from .rules import shown
 from .strict_json import JsonError, loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+__all__ = [
+    "MAX_REGISTRY_BYTES",
+    "REGISTRY_SCHEMA",
+    "TASK_PLATFORM",
+    "Capsule",
+    "Registry",
+    "RegistryError",
+    "Resolved",
+    "RevokedError",
+    "Task",
+    "Variant",
+    "check_tag",
+    "load_registry",
+]
 
 REGISTRY_SCHEMA: Final = "agentcompass.capsule-registry.v1"
 
@@ -29,15 +56,6 @@ MAX_REGISTRY_BYTES: Final = 16 << 20
 
 _TAG = re.compile(r"[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*-v[1-9][0-9]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}\.tar\.gz")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-class RegistryError(ContractError):
-    """A registry lock breaks its format. The message names the entry."""
-
-
-class RevokedError(InputError):
-    """The variant that was asked for has been revoked. The message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +101,10 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Registry:
-    """All capsules of a registry lock, by tag."""
+    """All capsules of a registry lock, by tag, and all its task bundles, by name."""
 
     capsules: Mapping[str, Capsule]
+    tasks: Mapping[str, Task] = field(default_factory=dict)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Registry:
@@ -98,16 +117,20 @@ class Registry:
             document = loads(data)
         except JsonError as error:
             raise RegistryError(f"The registry lock can't be read: {error}.") from error
-        fields = _fields(document, "registry", ("schema_version", "capsules"))
+        fields = read_fields(document, "registry", ("schema_version", "capsules"), optional=("tasks",))
         if fields["schema_version"] != REGISTRY_SCHEMA:
             raise RegistryError(
                 f"The registry lock's 'schema_version' is {fields['schema_version']!a}, "
                 f"not '{REGISTRY_SCHEMA}'."
             )
-        capsules = _object(fields["capsules"], "capsules")
+        capsules = read_object(fields["capsules"], "capsules")
         for tag in capsules:
             _check_key(tag)
-        registry = cls({tag: _capsule(tag, value) for tag, value in capsules.items()})
+        tasks = read_object(fields.get("tasks", {}), "tasks")
+        registry = cls(
+            {tag: _capsule(tag, value) for tag, value in capsules.items()},
+            {name: read_task(name, value) for name, value in tasks.items()},
+        )
         registry.check()
         return registry
 
@@ -132,10 +155,15 @@ class Registry:
                 other = seen.setdefault(variant.filename.lower(), place)
                 if other != place:
                     raise RegistryError(f"{place} has the file name '{variant.filename}', as has {other}.")
+        for name, task in self.tasks.items():
+            check_task(name, task)
+            other = seen.setdefault(task.filename.lower(), f"the task {name}")
+            if other != f"the task {name}":
+                raise RegistryError(f"The task {name} has the file name '{task.filename}', as has {other}.")
 
     def to_bytes(self) -> bytes:
         """Return the lock's one spelling: sorted keys, indented by 2, a newline at the end."""
-        document = {
+        document: dict[str, object] = {
             "schema_version": REGISTRY_SCHEMA,
             "capsules": {
                 tag: {
@@ -156,6 +184,9 @@ class Registry:
                 for tag, capsule in self.capsules.items()
             },
         }
+        if self.tasks:
+            # A lock without tasks is one that older readers know.
+            document["tasks"] = {name: task_document(task) for name, task in self.tasks.items()}
         return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     def capsule(self, tag: str) -> Capsule:
@@ -169,6 +200,33 @@ class Registry:
         if capsule is None:
             raise UsageError(f"There is no capsule '{tag}'.", hint=_tags(self.capsules))
         return capsule
+
+    def task(self, name: str) -> Task:
+        """Return the task bundle of a name.
+
+        Raises:
+            UsageError: There is none.
+            RevokedError: It has been revoked.
+        """
+        task = self.known_task(name)
+        if task.revoked is not None:
+            raise RevokedError(
+                f"The task '{name}' has been revoked: {task.revoked}", hint="Take a newer registry lock."
+            )
+        return task
+
+    def known_task(self, name: str) -> Task:
+        """Return the task bundle of a name, also a revoked one.
+
+        Raises:
+            UsageError: There is none.
+        """
+        task = self.tasks.get(name)
+        if task is None:
+            raise UsageError(
+                f"There is no task {name!a}.", hint=f"The registry lock has: {_listed(self.tasks)}."
+            )
+        return task
 
     def resolve(self, tag: str, platform: Platform) -> Resolved:
         """Return the bundle that a tag stands for on a platform.
@@ -243,9 +301,9 @@ def _check_key(tag: str) -> None:
 
 
 def _capsule(tag: str, value: object) -> Capsule:
-    fields = _fields(value, tag, ("runtime", "tools", "variants"))
-    runtime = _fields(fields["runtime"], f"{tag}.runtime", ("id", "version"))
-    variants = _object(fields["variants"], f"{tag}.variants")
+    fields = read_fields(value, tag, ("runtime", "tools", "variants"))
+    runtime = read_fields(fields["runtime"], f"{tag}.runtime", ("id", "version"))
+    variants = read_object(fields["variants"], f"{tag}.variants")
     parsed: dict[Platform, Variant] = {}
     for name, variant in variants.items():
         try:
@@ -254,94 +312,30 @@ def _capsule(tag: str, value: object) -> Capsule:
             raise RegistryError(f"{tag}: {shown(error.message)}") from error
         parsed[platform] = _variant(f"{tag}.variants.{name}", variant)
     return Capsule(
-        runtime_id=_text(runtime["id"], f"{tag}.runtime.id"),
-        runtime_version=_text(runtime["version"], f"{tag}.runtime.version"),
-        tools=_texts(fields["tools"], f"{tag}.tools"),
+        runtime_id=read_text(runtime["id"], f"{tag}.runtime.id"),
+        runtime_version=read_text(runtime["version"], f"{tag}.runtime.version"),
+        tools=read_texts(fields["tools"], f"{tag}.tools"),
         variants=parsed,
     )
 
 
 def _variant(where: str, value: object) -> Variant:
-    fields = _fields(value, where, ("filename", "sha256", "size", "install_root", "urls", "revoked"))
-    size, revoked = fields["size"], fields["revoked"]
-    if not isinstance(size, int) or isinstance(size, bool):
-        raise RegistryError(f"The registry lock's '{where}.size' is not a whole number.")
+    fields = read_fields(value, where, ("filename", "sha256", "size", "install_root", "urls", "revoked"))
     return Variant(
-        filename=_text(fields["filename"], f"{where}.filename"),
-        sha256=_text(fields["sha256"], f"{where}.sha256"),
-        size=size,
-        install_root=_text(fields["install_root"], f"{where}.install_root"),
-        urls=_texts(fields["urls"], f"{where}.urls"),
-        revoked=None if revoked is None else _text(revoked, f"{where}.revoked"),
+        filename=read_text(fields["filename"], f"{where}.filename"),
+        sha256=read_text(fields["sha256"], f"{where}.sha256"),
+        size=read_number(fields["size"], f"{where}.size"),
+        install_root=read_text(fields["install_root"], f"{where}.install_root"),
+        urls=read_texts(fields["urls"], f"{where}.urls"),
+        revoked=read_optional(fields["revoked"], f"{where}.revoked"),
     )
 
 
 def _check_variant(capsule: Capsule, platform: Platform, variant: Variant, place: str) -> None:
-    if not _FILE_NAME.fullmatch(variant.filename):
-        raise RegistryError(f"{place}: {variant.filename!a} is not a bundle's plain file name.")
-    if not _SHA256.fullmatch(variant.sha256):
-        raise RegistryError(f"{place}: {variant.sha256!a} is not a SHA-256 in lower-case hexadecimal.")
-    if variant.size <= 0:
-        raise RegistryError(f"{place}: a bundle can't have {variant.size} bytes.")
+    check_file(variant, _FILE_NAME, place)
     expected = install_root(capsule.runtime_id, capsule.runtime_version, platform)
     if variant.install_root != expected:
         raise RegistryError(f"{place}: the install root is {variant.install_root!a}, not '{expected}'.")
-    for url in variant.urls:
-        if not _is_plain_url(url):
-            raise RegistryError(f"{place}: {url!a} is not an http or https URL without user and fragment.")
-    if len(set(variant.urls)) != len(variant.urls):
-        raise RegistryError(f"{place}: a URL is listed twice.")
-    if variant.revoked is not None and not (variant.revoked.strip() and variant.revoked.isprintable()):
-        raise RegistryError(f"{place}: the reason for revoking it must be one line of text.")
-
-
-def _is_plain_url(url: str) -> bool:
-    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        return False
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return False
-    return (
-        parts.scheme in ("http", "https")
-        and bool(parts.hostname)
-        and port != 0
-        and "@" not in parts.netloc
-        and "#" not in url
-    )
-
-
-def _fields(value: object, where: str, keys: tuple[str, ...]) -> dict[str, object]:
-    """Return an object's fields: exactly `keys`."""
-    fields = _object(value, where)
-    for key in keys:
-        if key not in fields:
-            raise RegistryError(f"The registry lock's '{where}' lacks '{key}'.")
-    for key in fields:
-        if key not in keys:
-            raise RegistryError(
-                f"The registry lock's '{where}' has the field '{shown(key)}', which doesn't exist."
-            )
-    return fields
-
-
-def _object(value: object, where: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise RegistryError(f"The registry lock's '{where}' is not an object.")
-    return value
-
-
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise RegistryError(f"The registry lock's '{where}' is not a string.")
-    return value
-
-
-def _texts(value: object, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise RegistryError(f"The registry lock's '{where}' is not a list.")
-    return tuple(_text(item, where) for item in value)
 
 
 def _tags(known: Iterable[str] | None) -> str:

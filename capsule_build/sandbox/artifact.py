@@ -104,6 +104,16 @@ def pack(
     return _HEADER + _CUSTOM_SECTION + _leb128(len(section)) + section
 
 
+def is_version(text: object) -> bool:
+    """Return whether this can be a packed file's version: a short line of text, or `None`."""
+    return text is None or (
+        isinstance(text, str)
+        and len(text) <= _MAX_VERSION_CHARACTERS
+        and text.isprintable()
+        and bool(text.strip())
+    )
+
+
 def policy_digest(tasks: Iterable[Policy]) -> str:
     """Return the SHA-256, in hexadecimal, of what tasks are granted: of their policies as sorted JSON."""
     return hashlib.sha256(_json(sorted((task._asdict() for task in tasks), key=_name))).hexdigest()
@@ -150,8 +160,8 @@ def _artifact(document: Any) -> Artifact:
     path, source, version = document["path"], document["source"], document["version"]
     if not isinstance(path, str) or "/" in path or "\0" in path or not isinstance(source, str):
         raise ValueError("its source has no name, or no text")
-    if version is not None and not (isinstance(version, str) and 0 < len(version) <= _MAX_VERSION_CHARACTERS):
-        raise ValueError("its version is no short text")
+    if not is_version(version):
+        raise ValueError("its version is no short line of text")
     guest: Any = Guest(**document["guest"])
     if guest.language not in (PYTHON, JAVASCRIPT) or guest.language != language_of(path):
         raise ValueError("its guest isn't one of its language")

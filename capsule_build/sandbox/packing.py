@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..runtime.errors import ContractError, UsageError
 from ..runtime.files import write_atomically
-from .artifact import pack, read_artifact, read_artifact_bytes, source_files
+from .artifact import is_version, pack, read_artifact, read_artifact_bytes, source_files
 from .guests import guest_of
 from .languages import JAVASCRIPT, PACKED_SUFFIX, language_of
 from .modules import PACKAGES, collect, environment_packages
@@ -100,6 +100,8 @@ def build(
     name = name or project.entrypoint
     if name is None:
         raise ConfigError("No file was named.", hint=f"Name one, or set [workflow] entrypoint in {FILE}.")
+    if not is_version(project.version):
+        raise ConfigError(f"{FILE}: [workflow] version must be one short line of text to be packed.")
     exported = export or output is not None
     if signing is not None and not exported:
         raise UsageError("What is signed must be exported.", hint="Say --export, or --output DIR.")

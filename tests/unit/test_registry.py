@@ -167,7 +167,7 @@ V = "variants/linux-x86_64-musl"
     [
         ("/schema_version", "agentcompass.capsule-registry.v2", "schema_version"),
         ("/capsules", [], "capsules"),
-        ("/tasks", {}, "tasks"),
+        ("/extras", {}, "extras"),
         ("runtime", "node24", "runtime"),
         ("runtime/id", "Node 24", "runtime.id"),
         ("runtime/version", "22.1.0", "runtime.version"),
