@@ -85,6 +85,7 @@ async def run(
     on_output: Callable[[int, bytes], None] | None = None,
     worker: bool = False,
     trace: bool = False,
+    trust: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run a file's entry task in a sandbox and return its envelope.
 
@@ -104,6 +105,8 @@ async def run(
             call): each task then has a process of its own, and one that crashes ends no other. Cancelling the
             call ends the task.
         trace: Whether what becomes of the tasks is written into `.capsule/trace.db` of `cwd`.
+        trust: Whose signature must be on the file, beside what `capsule.toml` asks for: by the keys that its
+            `[trust]` has.
     """
     from capsule_build.sandbox.request import Request, attempt
 
@@ -116,6 +119,7 @@ async def run(
         shared_compute=shared_compute,
         working=cwd,
         trace=trace,
+        trust=trust,
     )
 
     if worker:

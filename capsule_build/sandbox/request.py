@@ -13,14 +13,13 @@ from .project import FILE, load_project
 from .records import Record
 from .running import Context, failure, machine, run_entry
 from .source import load_source
+from .trust import read_trust
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final
-
-    from .trust import Trust
 
 _NOT_AS_IT_MUST_BE: Final = (ConfigError.exit_code, ContractError.exit_code, SignatureError.exit_code)
 
@@ -39,7 +38,7 @@ class Request(Record):
         working: The working folder.
         trace: Whether what becomes of the tasks is written into the trace, also where `capsule.toml` doesn't
             ask for it.
-        trust: Whose signature is asked for, beside what `capsule.toml` asks for.
+        trust: Whose signature is asked for, beside what `capsule.toml` asks for: the fields of `trust.Trust`.
     """
 
     file: str | None
@@ -51,7 +50,7 @@ class Request(Record):
     shared_compute: bool = False
     working: str = "."
     trace: bool = False
-    trust: Trust | None = None
+    trust: Mapping[str, Any] | None = None
 
 
 def perform(
@@ -94,7 +93,9 @@ def perform(
             f"{name} is neither a Python file (.py), nor one of JavaScript or TypeScript (.js, .mjs, .ts), "
             f"nor a packed one ({PACKED_SUFFIX})."
         )
-    trusts = [trust for trust in (project.trust, request.trust) if trust is not None]
+    trusts = [] if project.trust is None else [project.trust]
+    if request.trust:
+        trusts.append(read_trust(request.trust, request.working, "trust"))
     if not packed and any(trust.asks_for_signature for trust in trusts):
         raise SignatureError(
             f"{name} isn't signed: it is a source file, and a signed bundle is asked for.",

@@ -10,7 +10,6 @@ from ...runtime.errors import EXIT_INTERRUPTED, CapsuleError
 from ...sandbox import jsontext
 from ...sandbox.options import ConfigError
 from ...sandbox.request import Request, perform, refusal
-from ...sandbox.trust import read_trust
 
 TYPE_CHECKING = False
 
@@ -51,7 +50,7 @@ def execute(arguments: Arguments) -> int:
             packages=arguments.packages,
             shared_compute=arguments.shared_compute,
             trace=arguments.trace,
-            trust=None if arguments.trust is None else read_trust(arguments.trust, ".", "the options"),
+            trust=arguments.trust,
         )
         envelope = perform(request, output=screen.output, event=screen.event, say=screen.say)
         return screen.ending(envelope)

@@ -69,6 +69,7 @@ def _served(asked: Asked, answers: BinaryIO) -> bytes:
             shared_compute=fields.get("shared_compute", False),
             working=fields.get("cwd", "."),
             trace=fields.get("trace", False),
+            trust=fields.get("trust"),
         ),
         output=_to_standard_error if printed is None else printed.hear,
         event=lambda _task, _state: None,

@@ -82,6 +82,7 @@ class Worker:
             "cwd": os.path.abspath(request.working),
             "shared_compute": request.shared_compute,
             "trace": request.trace,
+            "trust": dict(request.trust or {}),
             "stream": on_output is not None,
         }
         try:

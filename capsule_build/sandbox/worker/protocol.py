@@ -25,6 +25,7 @@ FIELDS: Final[dict[str, type]] = {
     "cwd": str,
     "shared_compute": bool,
     "trace": bool,
+    "trust": dict,
     "stream": bool,
     "cancel": bool,
 }
