@@ -12,6 +12,7 @@ import binascii
 import os
 import sys
 
+from .options import ConfigError
 from .records import Record
 from .trees import FolderTree, PackedTree, walk
 
@@ -156,7 +157,11 @@ def _imported_by(statement: bytes) -> Iterator[str]:
 
 
 def closure(tree: Tree, source: bytes) -> frozenset[str]:
-    """Return the top-level modules and packages of a tree that a module needs, also by way of each other."""
+    """Return the top-level modules and packages of a tree that a module needs, also by way of each other.
+
+    Raises:
+        ConfigError: One of them can't be read, or is too large.
+    """
     needed: set[str] = set()
     waiting = imported(source)
     while waiting:
@@ -166,9 +171,12 @@ def closure(tree: Tree, source: bytes) -> frozenset[str]:
         for name in (top, f"{top}.py"):
             if tree.kind(name) is not None:
                 needed.add(top)
-                for found in walk(tree, name):
-                    if found.name.endswith(".py"):
-                        waiting |= imported(found.data) - needed
+                try:
+                    files = [found for found in walk(tree, name) if found.name.endswith(".py")]
+                except OSError as error:
+                    raise ConfigError(f"The import of {top} can't be read: {error}.") from None
+                for found in files:
+                    waiting |= imported(found.data) - needed
     return frozenset(needed)
 
 
