@@ -1,0 +1,120 @@
+"""Bounds that no other test reaches, most of them lowered for it: docs/limits.md names all."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from capsule_build.runtime.process import run
+from capsule_build.sandbox import artifact, fetching, instance, machine, source, trees
+from capsule_build.sandbox.javascript import bundling
+
+from .javascript import script
+from .tasks import HEAD, error_of
+
+if TYPE_CHECKING:
+    import pytest
+
+    from .tasks import Bench, Web
+
+
+def test_a_result_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "MAX_ANSWER_BYTES", 1000)
+    for envelope in (bench.task("return 'x' * 1000"), script(bench, "return 'x'.repeat(1000)")):
+        kind, message = error_of(envelope)
+        assert kind == "wasm_error"
+        assert "The task's result has more than 1000 bytes." in message
+    assert bench.task("return 'x' * 900")["success"]
+
+
+def test_what_a_guest_asks_of_the_host_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here by the arguments of a nested task."""
+    monkeypatch.setattr(machine, "MAX_REQUEST_BYTES", 10_000)
+    bench.write(
+        "file.py",
+        f"{HEAD}@task()\ndef nested(text): return len(text)\n"
+        "@task(name='main')\ndef main(size): return nested('x' * size)['result']\n",
+    )
+    assert bench.run("file.py", 9000)["result"] == 9000
+    assert error_of(bench.run("file.py", 10_000)) == (
+        "wasm_error",
+        "The interpreter of the task stopped: A request has more than 10000 bytes.",
+    )
+
+
+def test_a_file_of_tasks_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.write("file.py", "def main(): return 1\n" + "#" * source.MAX_SOURCE_BYTES)
+    assert f"file.py has more than {source.MAX_SOURCE_BYTES} bytes" in bench.refused("file.py")
+    monkeypatch.setattr(bundling, "MAX_BUNDLE_BYTES", 1000)
+    assert "have more than 1000 bytes" in bench.refused(
+        bench.write("file.mjs", f"export const main = () => '{'x' * 1000}';\n").name
+    )
+
+
+def test_reading_a_file_is_bounded_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It happens in an instance of its own, whose limits aren't the file's."""
+    monkeypatch.setattr(source, "_READING_SECONDS", 0.0)
+    bench.write("file.py", f"def main(): return {time.time_ns()}\n")
+    assert "its syntax is too much to take apart (timeout" in bench.refused("file.py")
+
+
+def test_a_module_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "MAX_FILE_BYTES", 1000)
+    bench.write("helper.py", "x = 1\n" + "#" * 1000)
+    bench.write("file.py", "import helper\ndef main(): return helper.x\n")
+    said = bench.refused("file.py")
+    assert "The import of helper can't be read: helper.py has more than 1000 bytes" in said
+
+
+def test_a_packed_file_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.write("file.py", "def main(): return 1\n")
+    assert bench.command("build", "file.py", "--export").code == 0
+    assert bench.run("file.wasm")["result"] == 1
+    monkeypatch.setattr(artifact, "MAX_UNPACKED_BYTES", 100)
+    assert "has more than 100 bytes unpacked" in bench.refused("file.wasm")
+    monkeypatch.setattr(artifact, "MAX_ARTIFACT_BYTES", 100)
+    assert "file.wasm has more than 100 bytes" in bench.refused("file.wasm")
+
+
+def test_a_body_has_a_bound(bench: Bench, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "MAX_REQUEST_BYTES", 3000)
+    body = f"from capsule import http\nreturn http.post('{web.url}/x', body=b'x' * args[0]).status_code"
+    options = "allowed_hosts=['127.0.0.1']"
+    assert bench.task(body, 3000, options=options)["result"] == 200
+    kind, message = error_of(bench.task(body, 3010, options=options))
+    assert kind == "task_error"
+    assert "a body may have 3000 bytes" in message
+
+
+def test_a_process_abandons_only_so_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "MAX_ABANDONED", 1)
+    # Its syntax is read, which takes an instance, too.
+    assert bench.task("return 1")["result"] == 1
+    waits = "import capsule_asyncio\ncapsule_asyncio._sleep(2)"
+    assert error_of(bench.task(waits, options="timeout='50ms'"))[0] == "timeout"
+    assert error_of(bench.task("return 1")) == (
+        "wasm_error",
+        "1 tasks of this process still wait in calls of the system, past their time.",
+    )
+    end = time.monotonic() + 20
+    while instance.abandoned():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert bench.task("return 1")["result"] == 1
+
+
+def test_a_line_to_a_worker_has_a_bound(bench: Bench) -> None:
+    """It isn't kept, whatever its length; what follows it is answered."""
+    bench.write("file.py", "def main(): return 1\n")
+    program = (
+        "from capsule_build.sandbox.worker import pool, protocol\n"
+        "protocol.MAX_LINE_BYTES = 1000\n"
+        "pool.Pool(1).serve()\n"
+    )
+    lines = b'{"id": 1, "file": "' + b"x" * (3 << 20) + b'"}\n{"id": 2, "file": "file.py"}\n'
+    result = run([sys.executable, "-P", "-c", program], stdin=lines, cwd=bench.folder, timeout=60)
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first == {"id": None, "error": "A request has more than 1000 bytes."}
+    assert (second["id"], second["output"]["result"]) == (2, 1)
