@@ -1,4 +1,4 @@
-export { run, RunOptions, Signal, Worker, WorkerError, WorkerOptions } from "./runner.js";
+export { run, RunOptions, Signal, Trust, Worker, WorkerError, WorkerOptions, WorkerRunOptions } from "./runner.js";
 
 /** A folder that a task may use, relative to the working folder. */
 export interface AllowedFile {

@@ -8,6 +8,22 @@ export interface Signal {
   removeEventListener(type: "abort", listener: () => void): void;
 }
 
+/** What is asked of a packed file's signature, as `[trust]` of `capsule.toml` asks for it. */
+export interface Trust {
+  /** Who must have signed. */
+  identity?: string;
+  /** The OIDC issuer that must have vouched for that. */
+  issuer?: string;
+  /** The key that must have signed, in another's place: a path. */
+  publicKey?: string;
+  /** Whose certificates and logs count: a path. */
+  trustRoot?: string;
+  /** The builder that the provenance must name. */
+  builder?: string;
+  /** Whether a file that was packed for another guest than the one here is refused. */
+  sameGuest?: boolean;
+}
+
 /** What to run, and how. */
 export interface WorkerRunOptions {
   /** A source file, or a packed one (`.wasm`), relative to `cwd`; or a `file:` URL. */
@@ -26,6 +42,8 @@ export interface WorkerRunOptions {
   sharedCompute?: boolean;
   /** Whether what becomes of the tasks is written into `.capsule/trace.db` of `cwd`. Default: false. */
   trace?: boolean;
+  /** Whose signature must be on the file, beside what `capsule.toml` asks for. Default: nobody's. */
+  trust?: Trust;
   /** Ends the task; the call is rejected with the signal's reason. */
   signal?: Signal;
   /**

@@ -22,6 +22,7 @@ const FIELDS = {
   cwd: "cwd",
   sharedCompute: "shared_compute",
   trace: "trace",
+  trust: "trust",
 };
 
 /** There is no answer. See runner.d.ts. */
@@ -90,8 +91,14 @@ function fieldsOf(options) {
   const file = pathOf(options.file);
   if (typeof file !== "string" || file === "") throw new TypeError("run(): file must be a path");
   // The worker may have been started elsewhere.
-  const fields = { ...options, file, cwd: resolve(pathOf(options.cwd) ?? ".") };
+  const fields = { ...options, file, cwd: resolve(pathOf(options.cwd) ?? "."), trust: snakeCased(options.trust) };
   return Object.fromEntries(Object.entries(fields).map(([name, value]) => [FIELDS[name], value]));
+}
+
+function snakeCased(words) {
+  if (words === undefined) return undefined;
+  const name = (word) => word.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return Object.fromEntries(Object.entries(words).map(([word, value]) => [name(word), value]));
 }
 
 const pathOf = (value) => (value instanceof URL ? fileURLToPath(value) : value);

@@ -93,19 +93,22 @@ def test_a_program_gets_envelopes_and_ends(programs: Programs, node: str | Path)
     const heard = [];
     const one = await run({{ file, args: [1, "ä", null], kwargs: {{ b: [2] }}, onOutput: (...said) => heard.push(said) }});
     const missing = await run({{ file: "nope.py" }});
+    const unsigned = await run({{ file, trust: {{ publicKey: "x.pub" }} }});
     const many = await Promise.all(Array.from({{ length: 50 }}, (_, n) => run({{ file: "echo.py", args: [n, "x".repeat(n * 1000)] }})));
     const right = many.filter((envelope, n) => envelope.result[0][0] === n && envelope.result[0][1].length === n * 1000);
-    const shown = [one, heard, missing.error, right.length];
+    const shown = [one, heard, missing.error, unsigned.error, right.length];
     {SHOW}
     """
     result = programs.start(text, node=node)
-    one, heard, missing, right = json.loads(result.stdout)
+    one, heard, missing, unsigned, right = json.loads(result.stdout)
     assert one["success"]
     assert one["result"] == [[1, "ä", None], {"b": [2]}]
     assert set(one["execution"]) > {"duration_ms", "fuel_consumed", "host_requests"}
     assert heard == [[1, "said\n"]]
     assert missing["error_type"] == "config_error"
     assert "nope.py" in missing["message"]
+    assert unsigned["error_type"] == "config_error"
+    assert "isn't signed" in unsigned["message"]
     assert right == 50
     # What nobody listens to goes to the program's standard error; and nothing keeps the program.
     assert result.error_text.count("said\n") == 50

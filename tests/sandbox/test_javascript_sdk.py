@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsule_build.runtime.process import run
+from capsule_build.sandbox.trust import Trust
+from capsule_build.sandbox.worker.protocol import FIELDS
 
 if TYPE_CHECKING:
     from .tasks import Bench
@@ -45,3 +47,18 @@ def test_the_types_have_the_options_that_the_host_reads() -> None:
     reading = (PACKAGE.parents[1] / "guest" / "js" / "reading.mjs").read_text()
     known = reading.partition("const OPTIONS = {")[2].partition("};")[0]
     assert options == set(re.findall(r"^  (\w+):", known, re.MULTILINE))
+
+
+def test_run_has_the_options_that_the_worker_reads() -> None:
+    table = (PACKAGE / "runner.js").read_text().partition("const FIELDS = {")[2].partition("};")[0]
+    known = dict(re.findall(r'^  (\w+): "(\w+)",', table, re.MULTILINE))
+    assert set(known.values()) == set(FIELDS) - {"stream", "cancel"}
+    types = (PACKAGE / "runner.d.ts").read_text()
+    block = types.partition("export interface WorkerRunOptions {")[2].partition("\n}")[0]
+    options = set(re.findall(r"^  (\w+)\??:", block, re.MULTILINE))
+    assert options == {*known, "signal", "onOutput"}
+    asked = types.partition("export interface Trust {")[2].partition("\n}")[0]
+    names = {
+        re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name) for name in re.findall(r"(\w+)\?:", asked)
+    }
+    assert names == set(Trust._fields)
