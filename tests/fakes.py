@@ -459,6 +459,16 @@ class World:
         return self.folder / "dist"
 
     @property
+    def tree(self) -> Path:
+        """Where a test that describes a capsule's tree lays one (see `with_tree`)."""
+        return self.folder / "tree"
+
+    def with_tree(self) -> World:
+        """Lay the tree that a build would make of the recipe."""
+        write_tree(self.tree, {"agentcompass-capsule.json": b"{}", **tiny_tree()})
+        return self
+
+    @property
     def shop(self) -> Workshop:
         definitions = load_definitions(self.recipes)
         return Workshop(

@@ -80,7 +80,7 @@ def in_turn(*answers: Callable[[BaseHTTPRequestHandler], None]) -> Callable[[Bas
 
 
 @contextlib.contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def answering(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     """Run a server on a free port of loopback; give its URL, which ends without a slash."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True

@@ -6,9 +6,8 @@ import contextlib
 import json
 import os
 import shutil
-import threading
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +26,7 @@ from tests.integration.capsules import (
 from tests.integration.pythons import NAMES, PythonCapsules, made
 from tests.integration.test_runtime_containers import Containers, podman_limits, running
 from tests.releases import write_keys
+from tests.servers import answering
 from tests.sigstore_instance import IDENTITY, ISSUER
 from tests.sigstore_instance import running as sigstore
 
@@ -49,16 +49,8 @@ def served(folder: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(partial(Quiet, directory=str(folder))) as url:
+        yield url
 
 
 @pytest.fixture

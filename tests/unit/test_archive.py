@@ -31,6 +31,7 @@ from capsule_build.runtime.rules import BundleError
 from capsule_build.runtime.tarheaders import encode, padding
 from tests import bundles
 from tests.bundles import Entry, extended, file, folder, gzip, link, record, small_bundle
+from tests.memory import peak_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -330,17 +331,9 @@ def test_a_bundle_that_becomes_unreadable_is_wrong_usage() -> None:
 
 
 def test_memory_does_not_grow_with_a_bundle(tmp_path: Path) -> None:
-    import tracemalloc
-
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(small_bundle().add(file("share/big", os.urandom(24 << 20))).data())
-    tracemalloc.start()
-    try:
-        check_bundle(path)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 8 << 20
+    assert peak_of(lambda: check_bundle(path)) < 8 << 20
 
 
 def test_every_flipped_bit_is_refused_or_harmless() -> None:

@@ -139,13 +139,7 @@ def test_which_licences_ask_for_the_source() -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> fakes.World:
-    world = fakes.World(tmp_path)
-    fakes.write_tree(tree(world), {"agentcompass-capsule.json": b"{}", **fakes.tiny_tree()})
-    return world
-
-
-def tree(world: fakes.World) -> Path:
-    return world.folder / "tree"
+    return fakes.World(tmp_path).with_tree()
 
 
 def licence_wheel(folder: Path, **texts: str) -> Path:
@@ -167,8 +161,8 @@ def described(world: fakes.World, texts: dict[str, str] | None = None) -> dict[s
     scratch = world.folder / "scratch"
     scratch.mkdir(exist_ok=True)
     inputs = acquire(plan, world.shop.components, cache=world.cache, progress=Silence(), scratch=scratch)
-    describe_tree(plan, inputs, world.shop.components, tree(world))
-    data = (tree(world) / FILE_NAME).read_bytes()
+    describe_tree(plan, inputs, world.shop.components, world.tree)
+    data = (world.tree / FILE_NAME).read_bytes()
     check_sbom(data)
     return {entry["bom-ref"]: entry for entry in json.loads(data)["components"]}
 
@@ -195,9 +189,9 @@ def add_licence_list(world: fakes.World, wheel: Path) -> None:
 def add_leaf(world: fakes.World, licence: object, **texts: bytes) -> Path:
     place = f"{MODULES}/leaf"
     files = {name.replace("_", "."): text for name, text in texts.items()}
-    fakes.write_tree(tree(world), {f"{place}/package.json": fakes.package_json("leaf", "1.0.0", licence)})
-    fakes.write_tree(tree(world), {f"{place}/{name}": text for name, text in files.items()})
-    return tree(world) / "share/licenses/npm/leaf@1.0.0"
+    fakes.write_tree(world.tree, {f"{place}/package.json": fakes.package_json("leaf", "1.0.0", licence)})
+    fakes.write_tree(world.tree, {f"{place}/{name}": text for name, text in files.items()})
+    return world.tree / "share/licenses/npm/leaf@1.0.0"
 
 
 def test_a_component_without_a_text_gets_the_lists_and_it_says_so(world: fakes.World) -> None:
@@ -212,7 +206,7 @@ def test_a_component_without_a_text_gets_the_lists_and_it_says_so(world: fakes.W
 
 
 def notice(world: fakes.World) -> str:
-    return (tree(world) / "share/licenses/NOTICE.txt").read_text()
+    return (world.tree / "share/licenses/NOTICE.txt").read_text()
 
 
 @pytest.mark.parametrize("licence", ["MIT", "UNLICENSED", "SEE LICENSE IN nothing.txt", None, "LicenseRef-x"])

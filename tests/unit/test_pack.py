@@ -15,7 +15,6 @@ import socket
 import stat
 import tarfile
 import time
-import tracemalloc
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from capsule_build.runtime.archive import check_bundle, extract_bundle
 from capsule_build.runtime.errors import CapsuleError, ContractError
 from capsule_build.runtime.manifest import FILE_NAME
 from tests import bundles
+from tests.memory import peak_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -400,12 +400,7 @@ def test_memory_does_not_grow_with_the_tree(tree: Path) -> None:
     with (tree / "share" / "large").open("wb") as stream:
         stream.truncate(300 << 20)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tracemalloc.start()
-    try:
-        pack(tree, Drain(), epoch=0)  # type: ignore[arg-type]  # only written to
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(lambda: pack(tree, Drain(), epoch=0))  # type: ignore[arg-type]  # only written to
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert peak < 32 << 20
     assert grown < 64 << 10  # kilobytes

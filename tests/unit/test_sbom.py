@@ -34,13 +34,7 @@ MODULES = "runtime/tool/node_modules"
 
 @pytest.fixture
 def world(tmp_path: Path) -> fakes.World:
-    world = fakes.World(tmp_path)
-    fakes.write_tree(tree(world), {"agentcompass-capsule.json": b"{}", **fakes.tiny_tree()})
-    return world
-
-
-def tree(world: fakes.World) -> Path:
-    return world.folder / "tree"
+    return fakes.World(tmp_path).with_tree()
 
 
 def made_of(world: fakes.World, plan: BuildPlan) -> tuple[ReadyInput, ...]:
@@ -54,8 +48,8 @@ def sbom(
 ) -> bytes:
     plan = plan or world.plan()
     taken = made_of(world, plan) if inputs is None else inputs
-    describe_tree(plan, taken, world.shop.components, tree(world))
-    return (tree(world) / FILE_NAME).read_bytes()
+    describe_tree(plan, taken, world.shop.components, world.tree)
+    return (world.tree / FILE_NAME).read_bytes()
 
 
 def components(data: bytes) -> dict[str, dict[str, Any]]:
@@ -118,7 +112,7 @@ def test_its_time_is_the_bundles_own(world: fakes.World) -> None:
 
 
 def test_every_file_belongs_to_one_component_with_its_digest(world: fakes.World) -> None:
-    (tree(world) / "bin" / "link").symlink_to("tool")
+    (world.tree / "bin" / "link").symlink_to("tool")
     document = json.loads(sbom(world))
     every = [
         item
@@ -126,8 +120,8 @@ def test_every_file_belongs_to_one_component_with_its_digest(world: fakes.World)
         for item in entry.get("components", [])
     ]
     there = {
-        path.relative_to(tree(world)).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in tree(world).rglob("*")
+        path.relative_to(world.tree).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in world.tree.rglob("*")
         if path.is_file() and not path.is_symlink()
     }
     del there[FILE_NAME]
@@ -155,7 +149,7 @@ def test_the_pattern_that_goes_deepest_decides(world: fakes.World) -> None:
 
 
 def test_a_file_of_nobody_is_refused(world: fakes.World) -> None:
-    fakes.write_tree(tree(world), {"runtime/other/file": b""})
+    fakes.write_tree(world.tree, {"runtime/other/file": b""})
     with pytest.raises(ContractError, match="runtime/other/file belongs to no component"):
         sbom(world)
 
@@ -175,7 +169,7 @@ def test_a_glob_stands_for_a_part_of_one_name(world: fakes.World) -> None:
     path = world.recipes / "tiny.toml"
     path.write_text(path.read_text().replace("[tools]", 'written = ["runtime/tool/w*/x"]\n\n[tools]'))
     fakes.write_tree(
-        tree(world), {"runtime/tool/w1/x": b"", "runtime/tool/w1/y": b"", "runtime/tool/w/a/x": b""}
+        world.tree, {"runtime/tool/w1/x": b"", "runtime/tool/w1/y": b"", "runtime/tool/w/a/x": b""}
     )
     assert [name for name in files(components(sbom(world))["native"]) if "runtime" in name] == [
         "runtime/tool/w1/x"
@@ -186,7 +180,7 @@ def test_what_is_needed_is_told_by_packages_and_by_elf_files(world: fakes.World)
     plan = world.plan()
     root = plan.manifest.install_root
     fakes.write_tree(
-        tree(world),
+        world.tree,
         {
             "bin/tool": make_elf(ElfSpec(interpreter=f"{root}/abi/glibc/ld-linux-x86-64.so.2")),
             "runtime/tool/broken.node": b"\x7fELF broken",
@@ -209,10 +203,10 @@ def test_copies_of_one_package_are_one_component_with_several_places(world: fake
     older = {"package.json": fakes.package_json("leaf", "0.9.0", "MIT"), "LICENSE": b"older"}
     places = [f"{MODULES}/leaf", f"{MODULES}/inner/node_modules/leaf"]
     for place, package in ((places[0], copy), (places[1], copy), (f"{MODULES}/@s/leaf", older)):
-        fakes.write_tree(tree(world), {f"{place}/{name}": data for name, data in package.items()})
+        fakes.write_tree(world.tree, {f"{place}/{name}": data for name, data in package.items()})
     # A copy whose text differs keeps its own.
-    (tree(world) / places[0] / "LICENCE.md").rename(tree(world) / places[0] / "Licence.md")
-    (tree(world) / places[1] / "LICENCE.md").write_bytes(b"another text")
+    (world.tree / places[0] / "LICENCE.md").rename(world.tree / places[0] / "Licence.md")
+    (world.tree / places[1] / "LICENCE.md").write_bytes(b"another text")
     data = sbom(world)
     check_sbom(data)
     entry = components(data)["pkg:npm/leaf@1.0.0"]
@@ -241,7 +235,7 @@ def test_what_upstream_linked_in_is_listed_by_what_its_headers_say(world: fakes.
     path.write_text(path.read_text() + CONTAINED)
     # Somebody's own build may have none of it.
     assert "tool/libx" not in needs(sbom(world))
-    fakes.write_tree(tree(world), {"runtime/tool/include/x.h": b"#define MAJOR 3\n#define MINOR 11\n"})
+    fakes.write_tree(world.tree, {"runtime/tool/include/x.h": b"#define MAJOR 3\n#define MINOR 11\n"})
     data = sbom(world)
     check_sbom(data)
     (inner,) = (item for item in components(data)["tool"]["components"] if item["type"] == "library")
@@ -260,12 +254,10 @@ def test_a_copy_of_what_the_recipe_names_is_no_other_component(world: fakes.Worl
         (f"{MODULES}/a/node_modules/inner", inner),
         (f"{MODULES}/b/node_modules/inner", other),
     ):
-        fakes.write_tree(tree(world), {f"{place}/{name}": data for name, data in package.items()})
+        fakes.write_tree(world.tree, {f"{place}/{name}": data for name, data in package.items()})
     for name in ("a", "b"):
-        fakes.write_tree(
-            tree(world), {f"{MODULES}/{name}/package.json": fakes.package_json(name, "1", "MIT")}
-        )
-        fakes.write_tree(tree(world), {f"{MODULES}/{name}/LICENSE": b"text"})
+        fakes.write_tree(world.tree, {f"{MODULES}/{name}/package.json": fakes.package_json(name, "1", "MIT")})
+        fakes.write_tree(world.tree, {f"{MODULES}/{name}/LICENSE": b"text"})
     data = sbom(world)
     assert component_versions(data)["inner"] == fakes.INNER_VERSION
     found = components(data)
