@@ -1,11 +1,14 @@
-"""Bounds that no other test reaches, most of them lowered for it: docs/limits.md names all."""
+"""What docs/limits.md has: bounds that no other test reaches, most of them lowered here, and what costs what."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from capsule_build.runtime.process import run
 from capsule_build.sandbox import artifact, fetching, instance, machine, source, trees
@@ -15,9 +18,46 @@ from .javascript import script
 from .tasks import HEAD, error_of
 
 if TYPE_CHECKING:
-    import pytest
-
     from .tasks import Bench, Web
+
+PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
+COSTS = {
+    "a task that does nothing": ("return None", "return null"),
+    "a million turns of a loop that adds": (
+        "t = 0\nfor n in range(1_000_000): t += n",
+        "let t = 0; for (let n = 0; n < 1e6; n++) t += n;",
+    ),
+    "100,000 calls of a small function": (
+        "def f(n): return n + 1\nt = 0\nfor n in range(100_000): t = f(t)",
+        "const f = (n) => n + 1; let t = 0; for (let n = 0; n < 1e5; n++) t = f(t);",
+    ),
+    "sorting 100,000 random numbers": (
+        "import random\nx = [random.random() for _ in range(100_000)]\nx.sort()",
+        "const x = Array.from({ length: 1e5 }, () => Math.random()); x.sort((a, b) => a - b);",
+    ),
+    "40,000 objects to JSON and back (1 MB)": (
+        "import json\nx = [{'a': n, 'b': str(n)} for n in range(40_000)]\njson.loads(json.dumps(x))",
+        "const x = Array.from({ length: 40000 }, (_, n) => ({ a: n, b: String(n) })); JSON.parse(JSON.stringify(x));",
+    ),
+    "200,000 matches of a regular expression in 1 MB": (
+        "import re\nre.findall('[a-z]+[0-9]', 'abc1 ' * 200_000)",
+        "'abc1 '.repeat(200000).match(/[a-z]+[0-9]/g);",
+    ),
+    "SHA-256 of 1 MB": ("import hashlib\nhashlib.sha256(bytes(1 << 20)).digest()", None),
+}
+
+
+@pytest.mark.parametrize("what", COSTS)
+def test_what_costs_what(bench: Bench, what: str) -> None:
+    """The page has these figures: they are the guests', and not a machine's."""
+    (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {what} |")]
+    figures = [float(cell.replace(",", "")) for cell in line.split("|")[2:4] if cell.strip()]
+    python, javascript = COSTS[what]
+    envelopes = [bench.task(python, options="compute='HIGH'")]
+    if javascript is not None:
+        envelopes.append(script(bench, javascript, options='compute: "HIGH"'))
+    measured = [envelope["execution"]["fuel_consumed"] / 1e6 for envelope in envelopes]
+    assert measured == pytest.approx(figures, rel=0.1)
 
 
 def test_a_result_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
