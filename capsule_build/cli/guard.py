@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 _DEBUG_VARIABLE = "CAPSULE_DEBUG"
 _EXIT_TERMINATED = 128 + signal.SIGTERM
+_LAST_STANDARD = 2
 
 
 def guarded(program: str, call: Callable[[], object]) -> int:
@@ -30,10 +30,7 @@ def guarded(program: str, call: Callable[[], object]) -> int:
         program: The command's name, for messages.
         call: A Typer application in its non-standalone mode: it returns what it exits with.
     """
-    for name in ("stdout", "stderr"):
-        # Who closed it wants to hear nothing; that is no reason to fail.
-        if getattr(sys, name) is None:
-            setattr(sys, name, io.StringIO())
+    _stand_in_for_closed()
     try:
         return _code(call())
     except CapsuleError as error:
@@ -69,6 +66,18 @@ def guarded(program: str, call: Callable[[], object]) -> int:
 def end_on_sigterm() -> None:
     """Let SIGTERM end the program as an exception does, so that all that is open is cleaned up."""
     signal.signal(signal.SIGTERM, _terminate)
+
+
+def _stand_in_for_closed() -> None:
+    """Put /dev/null where a standard stream is closed: who closed it wants to say or hear nothing.
+
+    Its number is taken by that, too: else the next file would get it, and what programs write there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - open as long as the process
+            os.set_inheritable(stream.fileno(), stream.fileno() <= _LAST_STANDARD)
+            setattr(sys, name, stream)
 
 
 def _advice(error: TyperException, program: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -197,11 +198,10 @@ def exclusive(path: Path, *, allow_overrides: bool = False) -> Iterator[Path]:
         UsageError: It can't be a lock, or is the project's own where that may not be.
     """
     check_place(path, allow_overrides=allow_overrides)
-    place = path.resolve()
+    place = _resolved(path)
     if not place.parent.is_dir():
         raise UsageError(f"The folder of {path} isn't there.")
-    with place.with_name(f".{place.name}.lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    with _held(place.with_name(f".{place.name}.lock")):
         yield place
 
 
@@ -215,11 +215,33 @@ def check_place(path: Path, *, allow_overrides: bool = False) -> None:
         raise UsageError("--lock needs the path of a file.")
     if path.exists() and not path.is_file():
         raise UsageError(f"The registry lock {path} is not a file.")
-    if allow_overrides and path.resolve() == registry_lock().resolve():
+    if allow_overrides and _resolved(path) == registry_lock().resolve():
         raise UsageError(
             "The project's own registry lock names no bundle that was made with overrides.",
             hint="Name another file with --lock: a lock for tests.",
         )
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold the file that writers of a registry lock wait for. It may be another user's; nothing is in it."""
+    flags = os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        handle = os.open(path, os.O_RDWR | flags, 0o644)
+    except PermissionError:
+        handle = os.open(path, os.O_RDONLY | flags, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise UsageError(f"The registry lock {path} is a symlink that leads back to itself.") from None
 
 
 def _registry(path: Path) -> Registry:

@@ -12,7 +12,7 @@ from ..builder import LOCAL_BUILDER
 from ..runtime.errors import ContractError, SignatureError
 from ..runtime.strict_json import JsonError, loads_object
 from ..sbom import check_sbom
-from .envelopes import read_envelope
+from .envelopes import read_beside
 from .keys import load_public_key
 from .outputs import digest_line
 from .policy import KeyPolicy
@@ -21,7 +21,6 @@ from .statements import SBOM_PREDICATE_TYPE, Told, read_statement
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
     from typing import Any
 
     from .outputs import Outputs
@@ -74,7 +73,7 @@ def verify_documents(
         ContractError: A document that is signed breaks its format.
     """
     verifier = _verifier(policy)
-    signature = read_envelope(outputs.signature)
+    signature = read_beside(outputs.signature, f"The signature {outputs.signature.name}")
     signed_at = verifier.verify_artifact(signature, sha256, outputs.signature.name)
     provenance = _verify_provenance(outputs, sha256, verifier, _builder(policy), read)
     sbom = _verify_sbom(outputs, sha256, verifier)
@@ -88,7 +87,7 @@ def require_digest(outputs: Outputs, sha256: str) -> None:
         SignatureError: It isn't there.
         ContractError: It says another one.
     """
-    if _contents(outputs.digest) != digest_line(sha256, outputs.bundle.name):
+    if read_beside(outputs.digest, outputs.digest.name) != digest_line(sha256, outputs.bundle.name):
         raise ContractError(f"{outputs.digest.name} isn't the digest of {outputs.bundle.name}, {sha256}.")
 
 
@@ -119,7 +118,9 @@ def _verify_provenance(
     outputs: Outputs, sha256: str, verifier: _Verifier, builder: str, read: Callable[[bytes, str], P]
 ) -> P:
     name = outputs.provenance_signature.name
-    payload = verifier.verify_statement(read_envelope(outputs.provenance_signature), name)
+    payload = verifier.verify_statement(
+        read_beside(outputs.provenance_signature, f"The signature {name}"), name
+    )
     what = f"The provenance in {name}"
     provenance = read(payload, what)
     provenance.statement.require_subject(outputs.bundle.name, sha256, what)
@@ -128,7 +129,7 @@ def _verify_provenance(
             f"{what} names the builder {provenance.builder.id!a}; {builder!a} is wanted.",
             hint="If that builder is to be trusted with this signer, say --builder.",
         )
-    if _contents(outputs.provenance) != payload:
+    if read_beside(outputs.provenance, outputs.provenance.name) != payload:
         raise SignatureError(f"{outputs.provenance.name} isn't the provenance that {name} signs.")
     return provenance
 
@@ -136,21 +137,16 @@ def _verify_provenance(
 def _verify_sbom(outputs: Outputs, sha256: str, verifier: _Verifier) -> bytes:
     name = outputs.sbom_signature.name
     what = f"The SBOM statement in {name}"
-    statement = read_statement(verifier.verify_statement(read_envelope(outputs.sbom_signature), name), what)
+    statement = read_statement(
+        verifier.verify_statement(read_beside(outputs.sbom_signature, f"The signature {name}"), name), what
+    )
     statement.require_type(SBOM_PREDICATE_TYPE, what)
     statement.require_subject(outputs.bundle.name, sha256, what)
-    sbom = _contents(outputs.sbom)
+    sbom = read_beside(outputs.sbom, outputs.sbom.name)
     if _object(sbom, outputs.sbom.name) != statement.predicate:
         raise SignatureError(f"{outputs.sbom.name} isn't the SBOM that {name} signs.")
     check_sbom(sbom)
     return sbom
-
-
-def _contents(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise SignatureError(f"{path.name} isn't there.", hint="It is a part of the release.") from None
 
 
 def _object(data: bytes, name: str) -> dict[str, Any]:

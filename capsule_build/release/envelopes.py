@@ -6,6 +6,8 @@ written and read here.
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
@@ -23,21 +25,30 @@ _MAX_BYTES: Final = 64 << 20
 """An SBOM statement holds the whole SBOM, in base64."""
 
 
-def read_envelope(path: Path) -> bytes:
-    """Return the bytes of a signature's file.
+def read_beside(path: Path, what: str) -> bytes:
+    """Return the bytes of a file of a release. It may be anybody's: what isn't a file isn't waited for.
+
+    Args:
+        path: The file.
+        what: The file in the words of messages, as `The signature x.sigstore.json`.
 
     Raises:
-        SignatureError: It isn't there, or is no size for one.
+        SignatureError: It isn't there, can't be read, or is no size for one.
     """
+    hint = "It is a part of the release, and lies beside the bundle."
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise SignatureError(
-            f"The signature {path.name} isn't there.", hint="It lies beside the bundle that it is of."
-        ) from None
+        raise SignatureError(f"{what} isn't there.", hint=hint) from None
+    except OSError as error:
+        raise SignatureError(f"{what} can't be read: {error.strerror}.", hint=hint) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise SignatureError(f"{what} is not a file.", hint=hint)
+    with os.fdopen(handle, "rb") as stream:
+        data = stream.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise SignatureError(f"The signature {path.name} has more than {_MAX_BYTES} bytes.")
+        raise SignatureError(f"{what} has more than {_MAX_BYTES} bytes.")
     return data
 
 

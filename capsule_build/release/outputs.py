@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -217,8 +218,17 @@ def _second_name(path: Path) -> Iterator[Path]:
         # As in `unnamed`.
         fcntl.flock(stream, fcntl.LOCK_SH)
         name = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PART_SUFFIX}")
-        os.link(path, name)
         try:
+            _link(path, name)
             yield name
         finally:
             name.unlink(missing_ok=True)
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give a file another name; where that can't be, give the name to a copy."""
+    try:
+        os.link(path, name)
+    except OSError:
+        # The file system has no such links, or the file is another user's (Linux's protected_hardlinks).
+        shutil.copy2(path, name)

@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from ..runtime.archive import Kind, open_bundle
-from ..runtime.errors import ContractError, SignatureError
+from ..runtime.errors import ContractError, SignatureError, UsageError
 from ..runtime.files import CHUNK_BYTES, sha256_file
 from ..runtime.reader import SBOM_NAME
 from ..sbom import check_files, outer_sbom
@@ -48,7 +48,10 @@ def verify_release(bundle: Path, policy: Policy) -> Verified | VerifiedTask:
     if is_task(bundle):
         return verify_task_file(bundle, policy)
     outputs = Outputs(bundle)
-    sha256 = sha256_file(bundle)
+    try:
+        sha256 = sha256_file(bundle)
+    except OSError as error:
+        raise UsageError(f"The bundle '{bundle}' can't be read: {error.strerror}.") from error
     documents = verify_documents(outputs, sha256, policy, read_provenance)
     info, inner = _check_contract(bundle)
     if info.sha256 != sha256:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -83,7 +85,7 @@ class TestBothCommands:
         assert module.run([]) == 130
         assert capsys.readouterr().err == "Interrupted.\n"
 
-    @pytest.mark.parametrize("stream", ["stdout", "stderr"])
+    @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
     def test_a_closed_stream_is_no_defect(
         self,
         module: ModuleType,
@@ -93,6 +95,24 @@ class TestBothCommands:
         monkeypatch.setattr(sys, stream, None)
         assert module.run(["--version"]) == 0
         assert module.run(["nonsense"]) == 2
+        getattr(sys, stream).close()
+
+
+def test_the_number_of_a_closed_stream_is_no_files() -> None:
+    program = (
+        "import os, sys\n"
+        "from capsule_build.cli.guard import guarded\n"
+        "def call():\n"
+        "    assert not sys.stdin.isatty() and sys.stdin.read() == ''\n"
+        "    print('lost', file=sys.stderr)\n"
+        "    with open(sys.argv[1], 'w') as stream:\n"
+        "        return 0 if stream.fileno() > 2 else 50 + stream.fileno()\n"
+        "os._exit(guarded('prog', call))\n"
+    )
+    line = [sys.executable, "-c", program, os.devnull]
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        ran = subprocess.run(["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *line], check=False, timeout=60)
+        assert ran.returncode == 0, closed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import sys
 import threading
 import time
@@ -450,6 +451,39 @@ def test_a_link_to_a_lock_stays_one(tmp_path: Path, dist: Path, lock: Path) -> N
     update_lock(link, dist)
     assert link.is_symlink()
     assert variant(lock).sha256 == variant(link).sha256
+
+
+def test_a_link_that_leads_back_to_itself_is_no_lock(tmp_path: Path, dist: Path) -> None:
+    lay(dist)
+    link = tmp_path / "link.json"
+    link.symlink_to(link.name)
+    with pytest.raises(UsageError, match="leads back to itself"):
+        update_lock(link, dist)
+
+
+def test_what_writers_wait_for_is_never_written_and_may_be_anothers(
+    tmp_path: Path, dist: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay(dist)
+    waited = lock.with_name(f".{lock.name}.lock")
+    waited.write_bytes(b"somebody's")
+    opened = os.open
+
+    def as_another_user(path: Path, flags: int, mode: int = 0o777) -> int:
+        if path == waited and flags & os.O_ACCMODE != os.O_RDONLY:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", as_another_user)
+        update_lock(lock, dist)
+    assert lock.is_file()
+    assert waited.read_bytes() == b"somebody's"
+    waited.unlink()
+    waited.symlink_to(tmp_path / "planted")
+    with pytest.raises(OSError, match="symbolic links"):
+        update_lock(lock, dist)
+    assert not (tmp_path / "planted").exists()
 
 
 @contextlib.contextmanager

@@ -106,10 +106,10 @@ def use(
     found = _installed(tag, environment, registry=registry)
     if not isinstance(environment, Attachable):
         raise TargetError(f"{environment.name}: a program can't have this terminal there.")
-    terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout) if stream is not None)
+    terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout))
     argv = [found.launcher, "--setup-root", found.setup_root, "--", *command]
     # Not as a code that Typer returns: 130 is the command's own status, and no interrupt of this one.
-    sys.exit(process.attach(environment.attached(argv, terminal=terminal and sys.stdin is not None)))
+    sys.exit(process.attach(environment.attached(argv, terminal=terminal)))
 
 
 def seal(
