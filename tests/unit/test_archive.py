@@ -379,7 +379,7 @@ def _kinds(bundle: bundles.Bundle) -> list[str]:
     return kinds
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, 20_000), st.binary(max_size=12), st.integers(0, 12)), min_size=1, max_size=4
@@ -397,7 +397,7 @@ def test_random_edits_of_the_packed_bytes_are_refused_or_change_nothing(
     assert members == read_all(data)[1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, 20_000), st.binary(max_size=12), st.integers(0, 12)), min_size=1, max_size=4
@@ -435,7 +435,7 @@ entries = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(members=st.lists(entries, max_size=6))
 def test_whatever_is_extracted_stays_inside(
     members: list[Member], tmp_path_factory: pytest.TempPathFactory

@@ -162,7 +162,7 @@ def test_empty_pieces_do_not_end_a_stream(tree: Path) -> None:
     assert (tree / "file").read_bytes() == b"content"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     names=st.lists(
         st.tuples(

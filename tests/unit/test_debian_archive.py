@@ -116,7 +116,7 @@ def test_what_is_too_large_is_not_read(package: Path, monkeypatch: pytest.Monkey
         read_member(package, "usr/bin/busybox")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     place=st.integers(0, len(GOOD) - 1),
     byte=st.integers(0, 255),

@@ -197,7 +197,7 @@ SAMPLES = [
 ]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(
     sample=st.sampled_from(SAMPLES),
     edits=st.lists(

@@ -79,7 +79,7 @@ VERSION = st.from_regex(r"([01]:)?[0-9][019ab.+~]{0,6}(-[019ab.+~]{1,4})?", full
 
 
 @pytest.mark.skipif(DPKG is None, reason="dpkg is not installed")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(VERSION, VERSION)
 def test_versions_are_ordered_as_dpkg_orders_them(one: str, other: str) -> None:
     left, right = sort_key(one), sort_key(other)

@@ -443,7 +443,7 @@ def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=TREES)
 def test_what_is_packed_is_what_is_unpacked(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]
