@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from http.client import HTTPMessage
 
-    from .registry import Variant
+    from .registry_parts import File
 
 _CA_FILES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
@@ -64,7 +64,7 @@ class Downloader:
         self._pause = pause
 
     def bundle(
-        self, variant: Variant, part: IO[bytes], progress: Callable[[int, int], None] | None = None
+        self, variant: File, part: IO[bytes], progress: Callable[[int, int], None] | None = None
     ) -> None:
         """Fill a file with a variant's bytes; what is in it already is gone on with, if it turns out right.
 
@@ -146,7 +146,7 @@ class _OtherDigestError(_TransferError):
 class _BundleAttempt:
     """A bundle's file, and the attempts to fill it."""
 
-    def __init__(self, variant: Variant, part: IO[bytes], progress: Callable[[int, int], None]) -> None:
+    def __init__(self, variant: File, part: IO[bytes], progress: Callable[[int, int], None]) -> None:
         self._variant = variant
         self._part = part
         self._progress = progress

@@ -26,7 +26,7 @@ from .registry_parts import (
     read_text,
     read_texts,
 )
-from .registry_tasks import TASK_PLATFORM, Task, check_task, read_task, task_document
+from .registry_tasks import TASK_PLATFORM, ResolvedTask, Task, check_task, read_task, task_document
 from .rules import shown
 from .strict_json import JsonError, loads
 
@@ -42,6 +42,7 @@ __all__ = [
     "Registry",
     "RegistryError",
     "Resolved",
+    "ResolvedTask",
     "RevokedError",
     "Task",
     "Variant",
@@ -97,6 +98,12 @@ class Resolved:
     platform: Platform
     capsule: Capsule
     variant: Variant
+
+    @property
+    def build_command(self) -> str:
+        """The command that builds it; for glibc it needs no option."""
+        libc = self.platform.libc
+        return f"capsule-build {self.capsule.runtime_id}" + ("" if libc == "glibc" else f" --libc {libc}")
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,7 @@ class Registry:
             raise UsageError(f"There is no capsule '{tag}'.", hint=_tags(self.capsules))
         return capsule
 
-    def task(self, name: str) -> Task:
+    def task(self, name: str) -> ResolvedTask:
         """Return the task bundle of a name.
 
         Raises:
@@ -213,7 +220,7 @@ class Registry:
             raise RevokedError(
                 f"The task '{name}' has been revoked: {task.revoked}", hint="Take a newer registry lock."
             )
-        return task
+        return ResolvedTask(name, task)
 
     def known_task(self, name: str) -> Task:
         """Return the task bundle of a name, also a revoked one.

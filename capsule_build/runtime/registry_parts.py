@@ -44,6 +44,26 @@ class File(Protocol):
         """Why it must not be used any more."""
 
 
+class Wanted(Protocol):
+    """A bundle that somebody asked for by a name that the lock has."""
+
+    @property
+    def tag(self) -> str:
+        """The name."""
+
+    @property
+    def platform(self) -> object:
+        """What it is for."""
+
+    @property
+    def variant(self) -> File:
+        """The bundle."""
+
+    @property
+    def build_command(self) -> str:
+        """The command that builds it."""
+
+
 def check_file(file: File, name: re.Pattern[str], place: str) -> None:
     """Check what the lock says of a bundle.
 

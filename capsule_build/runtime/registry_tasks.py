@@ -64,6 +64,21 @@ class Task:
     revoked: str | None = None
 
 
+@dataclass(frozen=True)
+class ResolvedTask:
+    """The answer to a task's name: see `registry_parts.Wanted`."""
+
+    tag: str
+    variant: Task
+    platform: str = TASK_PLATFORM
+
+    @property
+    def build_command(self) -> str:
+        """The command that builds it, but for the name of its source."""
+        suffix = {"javascript": ".js", "python": ".py"}[self.variant.language]
+        return f"capsule build {self.tag}{suffix} --output dist"
+
+
 def read_task(name: str, value: object) -> Task:
     """Read an entry.
 

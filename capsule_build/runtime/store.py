@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .download import Downloader
-    from .registry import Resolved, Variant
+    from .registry_parts import File, Wanted
 
     Progress = Callable[[int, int], None]
     """Is told the bytes that are there, and how many it will be."""
@@ -55,13 +55,13 @@ class Store:
         self.folder = Path(data_dir) / "capsules"
         self._downloader = downloader
 
-    def path(self, variant: Variant) -> Path:
+    def path(self, variant: File) -> Path:
         """Return where a variant's bundle lies, or will."""
         return self.folder / variant.filename
 
     def get(
         self,
-        resolved: Resolved,
+        resolved: Wanted,
         *,
         replace: bool = False,
         progress: Progress | None = None,
@@ -94,7 +94,7 @@ class Store:
             check_signature(path, signature)
         return path
 
-    def add(self, resolved: Resolved, source: Path, *, replace: bool = False) -> Path:
+    def add(self, resolved: Wanted, source: Path, *, replace: bool = False) -> Path:
         """Put a bundle that lies elsewhere on this machine into the store, and return its path there.
 
         It is copied under a temporary name, checked, and renamed. One that is there already is only hashed.
@@ -132,7 +132,7 @@ class Store:
                 raise _unwritable(path, error) from error
         return path
 
-    def has(self, resolved: Resolved, *, replace: bool = False) -> bool:
+    def has(self, resolved: Wanted, *, replace: bool = False) -> bool:
         """Return whether the right bundle is there; nothing is downloaded.
 
         Args:
@@ -162,7 +162,7 @@ class Store:
             "Or use the registry lock that names it.",
         )
 
-    def missing(self, resolved: Resolved) -> InputError:
+    def missing(self, resolved: Wanted) -> InputError:
         """Return the error for a bundle that the store lacks and that the registry lock has no URL of."""
         path = self.path(resolved.variant)
         damaged = path.exists()
@@ -176,7 +176,7 @@ class Store:
             )
         return InputError(
             said,
-            hint=f"'{_build(resolved)}' builds it; this, with your --lock and --data-dir, puts it "
+            hint=f"'{resolved.build_command}' builds it; this, with your --lock and --data-dir, puts it "
             f"into '{self.folder}':\n"
             f"{_command(resolved, replace=damaged)}",
         )
@@ -184,7 +184,7 @@ class Store:
     def _load(
         self,
         path: Path,
-        resolved: Resolved,
+        resolved: Wanted,
         progress: Progress | None,
         check_signature: SignatureCheck | None,
     ) -> None:
@@ -200,7 +200,7 @@ class Store:
             raise _unwritable(path, error) from error
 
     @contextlib.contextmanager
-    def _part(self, path: Path, resolved: Resolved) -> Iterator[IO[bytes] | None]:
+    def _part(self, path: Path, resolved: Wanted) -> Iterator[IO[bytes] | None]:
         """Open the temporary file, alone. `None`: another process has finished the bundle meanwhile."""
         name = path.with_name(f".{path.name}.{resolved.variant.sha256[:16]}.part")
         while True:
@@ -223,7 +223,7 @@ class Store:
         self,
         path: Path,
         part: IO[bytes],
-        variant: Variant,
+        variant: File,
         progress: Progress | None,
         check_signature: SignatureCheck | None,
     ) -> None:
@@ -262,13 +262,7 @@ class Store:
             raise
 
 
-def _build(resolved: Resolved) -> str:
-    """Return the command that builds a bundle; for glibc it needs no option."""
-    libc = resolved.platform.libc
-    return f"capsule-build {resolved.capsule.runtime_id}" + ("" if libc == "glibc" else f" --libc {libc}")
-
-
-def _command(resolved: Resolved, *, replace: bool) -> str:
+def _command(resolved: Wanted, *, replace: bool) -> str:
     """Return the command that gets a bundle into the store: downloaded, or from where a build puts it."""
     command = f"capsule fetch {resolved.tag}"
     if resolved.variant.urls:
@@ -287,7 +281,7 @@ def _copy(given: IO[bytes], copy: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _other(source: Path, resolved: Resolved, differs: str) -> DigestError:
+def _other(source: Path, resolved: Wanted, differs: str) -> DigestError:
     return DigestError(
         f"'{source}' is not the bundle of '{resolved.tag}' for {resolved.platform}: {differs}.",
         hint="Take the file that the registry lock names, or a registry lock (--lock) that names this file: "

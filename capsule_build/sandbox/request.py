@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..runtime.errors import CapsuleError, ContractError, SignatureError
+from ..runtime.errors import CapsuleError, ContractError, DigestError, SignatureError
 from .grants import read_mount
 from .guests import compare
 from .languages import JAVASCRIPT, PACKED_SUFFIX, language_of
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final
 
-_NOT_AS_IT_MUST_BE: Final = (ConfigError.exit_code, ContractError.exit_code, SignatureError.exit_code)
+_NOT_AS_IT_MUST_BE: Final = (
+    ConfigError.exit_code,
+    ContractError.exit_code,
+    DigestError.exit_code,
+    SignatureError.exit_code,
+)
 
 
 class Request(Record):
@@ -39,6 +44,7 @@ class Request(Record):
         trace: Whether what becomes of the tasks is written into the trace, also where `capsule.toml` doesn't
             ask for it.
         trust: Whose signature is asked for, beside what `capsule.toml` asks for: the fields of `trust.Trust`.
+        sha256: The digest that a packed file must have; `None`: any.
     """
 
     file: str | None
@@ -51,6 +57,7 @@ class Request(Record):
     working: str = "."
     trace: bool = False
     trust: Mapping[str, Any] | None = None
+    sha256: str | None = None
 
 
 def perform(
@@ -108,6 +115,8 @@ def perform(
 
         # Read once: what was verified is what is run.
         data = read_artifact_bytes(path)
+        if request.sha256 is not None:
+            _require_digest(data, request.sha256, path)
         for trust in trusts:
             trust.require_signature(path, data)
         artifact = read_artifact(data, path)
@@ -154,6 +163,14 @@ def refusal(error: CapsuleError) -> dict[str, Any]:
     """Return the envelope of what can't be run."""
     kind = "config_error" if error.exit_code in _NOT_AS_IT_MUST_BE else "wasm_error"
     return failure("main", kind, str(error))
+
+
+def _require_digest(data: bytes, sha256: str, path: str) -> None:
+    import hashlib
+
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise DigestError(f"{path} was changed: its SHA-256 is {found}, and {sha256} is asked for.")
 
 
 def _folders(request: Request) -> list[str]:

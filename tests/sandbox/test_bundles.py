@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import capsule
+from capsule_build.lock import revoke_task, update_lock
 from capsule_build.release.outputs import Outputs
 from capsule_build.runtime.process import run
+from capsule_build.runtime.registry import Registry
 from capsule_build.sandbox.artifact import pack, read_artifact
 from capsule_build.sandbox.guests import Guest
 from capsule_build.sbom import check_sbom
+from tests.servers import body, serve
 from tests.signing_keys import public
 from tests.sigstore_instance import IDENTITY, ISSUER, running
 from tests.task_bundles import new_key
@@ -290,3 +293,44 @@ def test_without_a_signature_asked_for_nothing_of_the_release_chain_is_loaded(
     )
     result = run([sys.executable, "-c", program], cwd=bench.folder)
     assert result.stdout.splitlines()[-1] == b"[]"
+
+
+def test_a_task_is_run_by_its_name_in_the_lock(bench: Bench, signed: Outputs) -> None:
+    data = signed.bundle.read_bytes()
+    with serve() as site:
+        site.answers["/hello.wasm"] = body(data)
+        update_lock(bench.folder / "my.lock.json", bench.folder, base_urls=[site.url.rstrip("/")])
+        words = ("exec", "hello", "you", "--lock", "my.lock.json", "--data-dir", "data")
+        assert last_line(bench.command(*words))["result"] == "hello you"
+        assert last_line(bench.command(*words))["result"] == "hello you"
+        assert site.asked == ["/hello.wasm"]
+    stored = bench.folder / "data" / "capsules" / "hello.wasm"
+    named = {"CAPSULE_REGISTRY_LOCK": "my.lock.json", "CAPSULE_DATA_DIR": "data"}
+    assert last_line(bench.command("exec", "hello", env=named))["result"] == "hello x"
+    tags = json.loads(bench.command("tags", "--json", env=named).stdout)
+    assert [(task["name"], task["stored"]) for task in tags["tasks"]] == [("hello", True)]
+    stored.write_bytes(data + b"\0")
+    refused(bench.command(*words), "is not the bundle of 'hello' for wasm32", 3)
+    stored.unlink()
+    put = bench.command("fetch", "hello", "--from", "hello.wasm", env=named)
+    assert put.text.strip() == str(stored.relative_to(bench.folder))
+    refused(bench.command("fetch", "hello", "--platform", "linux-x86_64-musl", env=named), "is a task", 2)
+    # Who signed it is asked of what lies beside it, which a store doesn't fetch.
+    key = bench.folder / "keys" / "key.pub.pem"
+    refused(bench.command(*words, "--public-key", key), "hello.wasm.sigstore.json isn't there")
+    revoke_task(bench.folder / "my.lock.json", "hello", "it leaks")
+    refused(bench.command(*words), "has been revoked: it leaks", 3)
+
+
+def test_a_name_that_the_lock_lacks_is_told(bench: Bench) -> None:
+    (bench.folder / "my.lock.json").write_bytes(Registry({}).to_bytes())
+    refused(bench.command("exec", "hello", "--lock", "my.lock.json"), "There is no task 'hello'", 2)
+    refused(bench.command("exec", "hello", "--lock", "nope.json"), "can't be read", 2)
+    refused(bench.command("exec", "hello.wasm", "--lock", "my.lock.json"), "are for a task by its name", 2)
+
+
+def test_the_digest_is_that_of_the_bytes_that_are_run(bench: Bench, signed: Outputs) -> None:
+    asked = "ab" * 32
+    assert f"{asked} is asked for" in bench.refused("hello.wasm", sha256=asked)
+    held = signed.digest.read_text().split()[0]
+    assert bench.run("hello.wasm", sha256=held)["result"] == "hello x"

@@ -62,7 +62,7 @@ def read(value: object) -> Registry:
 
 def test_a_lock_with_tasks_comes_back_as_it_is() -> None:
     registry = read(document())
-    assert registry.task("hello").version == "1.0.0"
+    assert registry.task("hello").variant.version == "1.0.0"
     assert json.loads(registry.to_bytes()) == document()
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document())
 
@@ -131,7 +131,7 @@ def test_bundles_of_a_folder_get_into_the_lock(dist: Path, lock: Path) -> None:
     assert [str(change.platform) for change in update.changes] == ["linux-x86_64-musl", "wasm32"]
     registry = load_registry(lock)
     assert set(registry.capsules) == {TAG}
-    task = registry.task("hello")
+    task = registry.task("hello").variant
     assert task == Task(
         filename="hello.wasm",
         sha256=Outputs(bundle).digest.read_text().split()[0],
@@ -172,7 +172,7 @@ def test_a_changed_digest_has_to_be_meant(dist: Path, lock: Path) -> None:
         check_lock(lock, dist)
     assert lock.read_bytes() == data
     update_lock(lock, dist, replace_digests=True)
-    assert load_registry(lock).task("hello").urls == ()
+    assert load_registry(lock).task("hello").variant.urls == ()
 
 
 def test_an_address_of_another_file_is_noticed(dist: Path, lock: Path) -> None:

@@ -27,6 +27,16 @@ from capsule_build.cli.capsule.arguments import Arguments, read_arguments
         (["run", "a.py", "--args-file", "f"], Arguments("run", "a.py", args_file="f")),
         (["run", "a.py", "--", "--json", "--", "-x"], Arguments("run", "a.py", ("--json", "--", "-x"))),
         (["run", "a.py", ""], Arguments("run", "a.py", ("",))),
+        (
+            ["exec", "a.wasm", "--public-key", "k", "--builder=b"],
+            Arguments("exec", "a.wasm", trust={"public_key": "k", "builder": "b"}),
+        ),
+        (
+            ["exec", "--identity=i", "--issuer=u", "--trust-root", "r", "a.wasm"],
+            Arguments("exec", "a.wasm", trust={"identity": "i", "issuer": "u", "trust_root": "r"}),
+        ),
+        (["exec", "a", "--lock", "l", "--data-dir=d"], Arguments("exec", "a", lock="l", data_dir="d")),
+        (["exec", "a.wasm", "--", "--public-key", "k"], Arguments("exec", "a.wasm", ("--public-key", "k"))),
     ],
 )
 def test_words_are_read(words: list[str], arguments: Arguments) -> None:
@@ -34,7 +44,16 @@ def test_words_are_read(words: list[str], arguments: Arguments) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "--help"], ["run", "-h"], ["run", "a.py", "--nope"], ["run", "--mount"]]
+    "words",
+    [
+        ["run", "--help"],
+        ["run", "-h"],
+        ["run", "a.py", "--nope"],
+        ["run", "--mount"],
+        ["run", "a.py", "--public-key", "k"],
+        ["run", "a.py", "--lock", "l"],
+        ["exec", "--issuer"],
+    ],
 )
 def test_help_and_what_is_wrong_are_left_to_typer(words: list[str]) -> None:
     assert read_arguments(words) is None

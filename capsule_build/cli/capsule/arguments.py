@@ -26,6 +26,8 @@ class Arguments(Record):
         trace: Whether what becomes of the tasks is written into the trace.
         trust: Whose signature is asked for, by the fields of `sandbox.trust.Trust`; `None`: what is said
             elsewhere.
+        lock: The registry lock; `None`: what the environment says, else the shipped one.
+        data_dir: The folder of bundles; `None`: what the environment says, else the user's own.
     """
 
     command: str
@@ -39,6 +41,8 @@ class Arguments(Record):
     packages: tuple[str, ...] = ()
     trace: bool = False
     trust: dict[str, str] | None = None
+    lock: str | None = None
+    data_dir: str | None = None
 
 
 _FLAGS = {
@@ -55,6 +59,7 @@ _TRUST = {
     "--trust-root": "trust_root",
     "--builder": "builder",
 }
+_STORE = {"--lock": "lock", "--data-dir": "data_dir"}
 _VALUES = {"--args-file": "args_file", **_LISTS}
 
 
@@ -68,8 +73,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
     lists: dict[str, list[str]] = {"mounts": [], "packages": []}
     args_file: str | None = None
     trust: dict[str, str] = {}
-    # A source isn't signed, so `run` doesn't have these options.
-    values = {**_VALUES, **_TRUST} if argv[0] == "exec" else _VALUES
+    store: dict[str, str] = {}
+    # A source isn't signed and isn't in the lock, so `run` doesn't have these options.
+    values = {**_VALUES, **_TRUST, **_STORE} if argv[0] == "exec" else _VALUES
     plain: list[str] = []
     words = iter(argv[1:])
     for word in words:
@@ -88,6 +94,8 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
                 lists[_LISTS[name]].append(value)
             elif name in _TRUST:
                 trust[_TRUST[name]] = value
+            elif name in _STORE:
+                store[_STORE[name]] = value
             else:
                 args_file = value
         elif word.startswith("-") and not word[1:2].isdigit() and word != "-":
@@ -102,5 +110,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
         packages=tuple(lists["packages"]),
         args_file=args_file,
         trust=trust or None,
+        lock=store.get("lock"),
+        data_dir=store.get("data_dir"),
         **flags,
     )

@@ -8,6 +8,7 @@ import sys
 
 from ...runtime.errors import EXIT_INTERRUPTED, CapsuleError
 from ...sandbox import jsontext
+from ...sandbox.languages import PACKED_SUFFIX, language_of
 from ...sandbox.options import ConfigError
 from ...sandbox.request import Request, perform, refusal
 
@@ -42,8 +43,9 @@ def execute(arguments: Arguments) -> int:
     gc.enable()
     screen = _Screen(arguments)
     try:
+        file, sha256 = _file(arguments)
         request = Request(
-            file=arguments.file,
+            file=file,
             args=_arguments(arguments),
             packed=arguments.command == "exec",
             mounts=arguments.mounts,
@@ -51,6 +53,7 @@ def execute(arguments: Arguments) -> int:
             shared_compute=arguments.shared_compute,
             trace=arguments.trace,
             trust=arguments.trust,
+            sha256=sha256,
         )
         envelope = perform(request, output=screen.output, event=screen.event, say=screen.say)
         return screen.ending(envelope)
@@ -70,6 +73,24 @@ def execute(arguments: Arguments) -> int:
         screen.say(f"error: capsule itself failed: {type(error).__name__}: {error}")
         screen.say(f"This is a defect. {_DEBUG_VARIABLE}=1 shows where; please report that.")
         return 1
+
+
+def _file(arguments: Arguments) -> tuple[str | None, str | None]:
+    """Return the file, and the digest that it must have, where it is a task of the registry lock."""
+    name = arguments.file
+    if arguments.command != "exec" or name is None or _is_path(name):
+        if arguments.lock is not None or arguments.data_dir is not None:
+            raise ConfigError("--lock and --data-dir are for a task by its name in a registry lock.")
+        return name, None
+    from .stored import stored_task
+
+    return stored_task(name, arguments.lock, arguments.data_dir)
+
+
+def _is_path(name: str) -> bool:
+    if "/" in name or name.endswith(PACKED_SUFFIX) or language_of(name) is not None:
+        return True
+    return os.path.exists(name)  # noqa: PTH110 (loads no pathlib, see `entry`)
 
 
 def _arguments(arguments: Arguments) -> list[Any]:

@@ -34,6 +34,18 @@ _Trace = Annotated[
 ]
 
 
+_Lock = Annotated[
+    str | None,
+    typer.Option(
+        "--lock", metavar="FILE", help="The registry lock that has the NAME, as for 'capsule fetch'."
+    ),
+]
+_DataDir = Annotated[
+    str | None,
+    typer.Option("--data-dir", metavar="DIR", help="Where bundles are kept, as for 'capsule fetch'."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("run", rich_help_panel=TASKS)(run)
@@ -64,7 +76,12 @@ def run(
 
 def exec_(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that 'capsule build' packed.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME", help="A packed file (.wasm), or the name of a task in the registry lock."
+        ),
+    ],
     args: _Args = None,
     as_json: _Json = False,
     verbose: _Verbose = False,
@@ -77,13 +94,29 @@ def exec_(
     public_key: PublicKey = None,
     trust_root: TrustRoot = None,
     builder: Builder = None,
+    lock: _Lock = None,
+    data_dir: _DataDir = None,
 ) -> None:
     """Run a packed file's entry task, with the limits and grants that it was packed with.
 
     With --public-key, or --identity and --issuer, nothing of it is looked into before its signature holds.
     """
     trust = words_of(identity, issuer, public_key, trust_root, builder)
-    _run("exec", file, args, as_json, verbose, mount, args_file, None, shared_compute, trace, trust)
+    _run(
+        "exec",
+        file,
+        args,
+        as_json,
+        verbose,
+        mount,
+        args_file,
+        None,
+        shared_compute,
+        trace,
+        trust,
+        lock,
+        data_dir,
+    )
 
 
 def _run(
@@ -98,6 +131,8 @@ def _run(
     shared_compute: bool,
     trace: bool,
     trust: dict[str, str] | None = None,
+    lock: str | None = None,
+    data_dir: str | None = None,
 ) -> None:
     arguments = Arguments(
         command,
@@ -111,5 +146,7 @@ def _run(
         tuple(packages or ()),
         trace,
         trust,
+        lock,
+        data_dir,
     )
     raise typer.Exit(execute(arguments))

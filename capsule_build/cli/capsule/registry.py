@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ...runtime.errors import InputError
+from ...runtime.errors import InputError, UsageError
 from ...runtime.files import sha256_file
 from ...runtime.local import LocalEnvironment
 from ...runtime.platforms import Platform
 from ...runtime.probing import probe
+from ...runtime.registry import TASK_PLATFORM
 from ..output import human_size, out, print_json, print_table
 from ..stages import stages
 from .panels import CAPSULES
@@ -27,7 +28,7 @@ from .targets import (
 )
 
 if TYPE_CHECKING:
-    from ...runtime.registry import Capsule
+    from ...runtime.registry import Capsule, Registry, Resolved, ResolvedTask
 
 TAGS_SCHEMA: Final = "capsule.tags.v1"
 FETCH_SCHEMA: Final = "capsule.fetch.v1"
@@ -55,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 
 def tags(*, lock: LockOption = None, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """List the capsules that there are: their tags, platforms and tools."""
+    """List the capsules that there are: their tags, platforms and tools; and the tasks."""
     registry, store = open_registry(lock), open_store(data_dir)
     found = [
         (tag, capsule, platform, variant)
@@ -81,6 +82,19 @@ def tags(*, lock: LockOption = None, data_dir: DataDir = None, as_json: Json = F
                     }
                     for tag, capsule, platform, variant in found
                 ],
+                "tasks": [
+                    {
+                        "name": name,
+                        "platform": TASK_PLATFORM,
+                        "version": task.version,
+                        "sha256": task.sha256,
+                        "size": task.size,
+                        "urls": list(task.urls),
+                        "revoked": task.revoked,
+                        "stored": store.path(task).is_file(),
+                    }
+                    for name, task in sorted(registry.tasks.items())
+                ],
             }
         )
         return
@@ -96,6 +110,17 @@ def tags(*, lock: LockOption = None, data_dir: DataDir = None, as_json: Json = F
                 " ".join(sorted(capsule.tools)),
             )
             for tag, capsule, platform, variant in found
+        ]
+        + [
+            (
+                name,
+                TASK_PLATFORM,
+                (task.version or "") if task.revoked is None else f"revoked: {task.revoked}",
+                human_size(task.size),
+                "yes" if store.path(task).is_file() else "no",
+                "capsule exec",
+            )
+            for name, task in sorted(registry.tasks.items())
         ],
     )
 
@@ -110,10 +135,9 @@ def fetch(
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
-    """Get a capsule's bundle into the store, or check the one that is there."""
+    """Get the bundle of a capsule, or of a task, into the store, or check the one that is there."""
     registry = open_registry(lock)
-    wanted = Platform.parse(platform) if platform is not None else _platform(registry.capsule(tag), source)
-    resolved, store = registry.resolve(tag, wanted), open_store(data_dir)
+    resolved, store = _resolved(registry, tag, platform, source), open_store(data_dir)
     if source is not None:
         path = store.add(resolved, source, replace=replace)
     else:
@@ -126,7 +150,7 @@ def fetch(
             {
                 "schema_version": FETCH_SCHEMA,
                 "tag": tag,
-                "platform": str(wanted),
+                "platform": str(resolved.platform),
                 "path": str(path),
                 "sha256": resolved.variant.sha256,
                 "size": resolved.variant.size,
@@ -134,6 +158,17 @@ def fetch(
         )
         return
     out().print(str(path), markup=False)
+
+
+def _resolved(
+    registry: Registry, tag: str, platform: str | None, source: Path | None
+) -> Resolved | ResolvedTask:
+    if tag in registry.tasks and (platform == TASK_PLATFORM or tag not in registry.capsules):
+        if platform not in (None, TASK_PLATFORM):
+            raise UsageError(f"'{tag}' is a task, which is for {TASK_PLATFORM} and not for {platform}.")
+        return registry.task(tag)
+    wanted = Platform.parse(platform) if platform is not None else _platform(registry.capsule(tag), source)
+    return registry.resolve(tag, wanted)
 
 
 def _platform(capsule: Capsule, source: Path | None) -> Platform:
