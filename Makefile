@@ -44,7 +44,8 @@ test: setup-tests ## Set up what is missing, run all tests, with real engines
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
 	$(PYTHON) tools/lint_workflows.py
-	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests -m "not soak and not matrix" --durations=15
+	$(PYTHON) -m pytest tests/unit -q -n auto
+	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests --ignore=tests/unit -m "not soak and not matrix" --durations=15
 
 .PHONY: soak
 soak: setup-tests ## What is too long for make test: more rounds of it
