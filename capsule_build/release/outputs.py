@@ -186,7 +186,8 @@ def unnamed(path: Path) -> Iterator[Path]:
 
 def remove_stale(folder: Path) -> None:
     """Remove the unnamed files of bundles that killed processes left in a folder."""
-    for path in folder.glob(f".*{BUNDLE_SUFFIX}*{PART_SUFFIX}"):
+    suffixes = (BUNDLE_SUFFIX, TASK_SUFFIX)
+    for path in [path for suffix in suffixes for path in folder.glob(f".*{suffix}*{PART_SUFFIX}")]:
         with contextlib.suppress(OSError), path.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()

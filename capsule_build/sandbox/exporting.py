@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..pins import load_pins
-from ..release.outputs import Outputs, digest_line, publish
-from ..release.signing import open_signer, sign_bundle
+from ..release.outputs import Outputs, digest_line, publish, remove_stale
 from ..release.statements import FILE_NAME
 from ..release.task_contract import digests, facts_of
 from ..release.task_provenance import make_task_provenance
@@ -58,12 +57,15 @@ def export_set(
             hint="Rename the source. Without --export any name will do.",
         )
     outputs = Outputs(path)
+    remove_stale(path.parent)
     files = {outputs.bundle: data, **_documents(outputs, data, collected)}
     with _signer(signing, say) as signer:
         changed = any(not each.is_file() or each.read_bytes() != held for each, held in files.items())
         if changed:
             publish(files, removed=outputs.signatures)
         if signer is not None:
+            from ..release.signing import sign_bundle
+
             publish(sign_bundle(path, signer))
         beside = tuple(each for each in outputs.released[1:] if each.is_file())
         return beside, None if signer is None else signer.identity
@@ -123,5 +125,8 @@ def _signer(signing: SigningOptions | None, say: Callable[[str], None]) -> Itera
     if signing is None:
         yield None
         return
+    # Loads sigstore, which takes longer than all else here.
+    from ..release.signing import open_signer
+
     with open_signer(signing, say=say) as signer:
         yield signer
