@@ -68,8 +68,8 @@ def test_a_guest_of_other_sources_is_told(bench: Bench, monkeypatch: pytest.Monk
 
 @pytest.mark.soak
 @pytest.mark.network
-def test_a_wheel_has_the_guest_ready(bench: Bench) -> None:
-    """Installed where there is no componentize-py and no compiler, tasks run, and it is the recorded one."""
+def test_a_wheel_has_the_guests_ready(bench: Bench) -> None:
+    """Installed where there is no componentize-py and no compiler, tasks run in the recorded guests."""
     wheels, environment = bench.folder / "wheels", bench.folder / "environment"
     run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(TOP)], timeout=900)
     (wheel,) = wheels.iterdir()
@@ -84,13 +84,19 @@ def test_a_wheel_has_the_guest_ready(bench: Bench) -> None:
     assert "wasmtime" in there
     assert "componentize" not in there
     bench.write("file.py", "def main(*args):\n    return list(args)\n")
+    bench.write("file.ts", "export const main = (...args: string[]): string[] => args;\n")
     alone = {"PATH": "", "HOME": str(bench.folder), "CAPSULE_CACHE_DIR": str(bench.folder / "cache")}
+    # JavaScript's bundler isn't in the wheel, and npm says which registry has it. The guest is not made by Node.js.
+    with_npm = {**os.environ, "CAPSULE_CACHE_DIR": alone["CAPSULE_CACHE_DIR"], "CAPSULE_NODE": "/nowhere"}
+    with_npm.pop("PYTHONPATH", None)
     program = str(environment / "bin" / "capsule")
-    ran = run([program, "run", "--json", "file.py", "a"], cwd=bench.folder, env=alone)
-    assert json.loads(ran.stdout)["result"] == ["a"]
+    for file, variables in (("file.py", alone), ("file.ts", with_npm)):
+        ran = run([program, "run", "--json", file, "a"], cwd=bench.folder, env=variables)
+        assert json.loads(ran.stdout)["result"] == ["a"]
     checks = json.loads(run([program, "doctor", "--json"], cwd=bench.folder, env=alone, check=False).stdout)
     found = {check["name"]: check["found"] for check in checks["checks"]}
-    assert "Its WebAssembly is the recorded one." in found["python guest"]
+    for language in ("python", "javascript"):
+        assert "Its WebAssembly is the recorded one." in found[f"{language} guest"]
 
 
 @pytest.mark.network
