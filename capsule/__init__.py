@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from capsule_build.sandbox.sessions.session import Session, SessionError, run_python
+    from capsule_build.sandbox.sessions.session import Session, SessionError, run_javascript, run_python
 
-__all__ = ["Session", "SessionError", "run", "run_python", "task"]
+__all__ = ["Session", "SessionError", "run", "run_javascript", "run_python", "task"]
 
-_SESSIONS = ("Session", "SessionError", "run_python")
+_SESSIONS = ("Session", "SessionError", "run_javascript", "run_python")
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -52,10 +52,12 @@ const modules = {
   "util/types": utilTypes,
 };
 
+const NO_PACKAGE = "it isn't among the file's packages, and the sandbox has no such module of Node";
+
 /** Return a module by its name: the `require` of a task, whose own modules and packages are in its bundle. */
-export function builtin(name) {
+export function builtin(name, missing = NO_PACKAGE) {
   const found = modules[String(name).replace(/^node:/, "")];
   if (found !== undefined) return found;
-  const error = new Error(`Cannot find module '${name}': it isn't among the file's packages, and the sandbox has no such module of Node`);
+  const error = new Error(`Cannot find module '${name}': ${missing}`);
   throw Object.assign(error, { code: "MODULE_NOT_FOUND" });
 }

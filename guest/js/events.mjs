@@ -60,7 +60,7 @@ export class AbortSignal extends EventTarget {
     const controller = new AbortController();
     const late = new DOMException("The operation was aborted due to timeout", "TimeoutError");
     controller.signal.milliseconds = milliseconds;
-    setTimeout(() => controller.abort(late), milliseconds);
+    setTimeout(() => controller.abort(late), milliseconds).unref();
     return controller.signal;
   }
   static any(signals) {

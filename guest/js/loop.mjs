@@ -6,6 +6,7 @@ const SLICE_NS = 20_000_000;
 
 let timers = [];
 let order = 0;
+let rested = null;
 
 /** Resolve after all promises that are ready have been dealt with. */
 export function settled() {
@@ -19,7 +20,7 @@ class Timeout {
   constructor(callback, delay, args, every) {
     if (typeof callback !== "function") throw new TypeError("The callback must be a function");
     this.delay = Math.max(Number(delay) || 0, every ? 1 : 0);
-    Object.assign(this, { callback, args, every, id: ++order });
+    Object.assign(this, { callback, args, every, id: ++order, held: true });
     this.start();
   }
   start() {
@@ -27,13 +28,15 @@ class Timeout {
     timers.push(this);
   }
   ref() {
+    this.held = true;
     return this;
   }
   unref() {
+    this.held = false;
     return this;
   }
   hasRef() {
-    return true;
+    return this.held;
   }
   [Symbol.toPrimitive]() {
     return this.id;
@@ -68,14 +71,43 @@ export async function until(promise) {
     if (timers.length === 0) {
       throw new Error("the task waits for a promise that nothing in the sandbox can settle");
     }
-    const next = timers.reduce((a, b) => (b.due < a.due || (b.due === a.due && b.id < a.id) ? b : a));
-    const left = next.due - performance.now();
-    if (left > 0) {
-      clock.subscribeDuration(Math.ceil(Math.min(left * 1e6, SLICE_NS))).block();
-      continue;
-    }
-    timers = timers.filter((other) => other !== next);
-    if (next.every) next.start();
-    next.callback(...next.args);
+    step();
   }
+}
+
+/** Run timers until no timer is left that holds the program, as Node does before it ends. */
+export async function drain() {
+  for (;;) {
+    await settled();
+    if (!timers.some((timer) => timer.held)) return;
+    step();
+  }
+}
+
+/** Run the timer that is next, or wait for it no longer than a slice. */
+function step() {
+  const next = timers.reduce((a, b) => (b.due < a.due || (b.due === a.due && b.id < a.id) ? b : a));
+  const left = next.due - performance.now();
+  if (left > 0) {
+    const wait = clock.subscribeDuration(Math.ceil(Math.min(left * 1e6, SLICE_NS)));
+    wait.block();
+    wait[Symbol.dispose]();
+    return;
+  }
+  timers = timers.filter((other) => other !== next);
+  if (next.every) next.start();
+  next.callback(...next.args);
+}
+
+/** Note the time before this instance ends. */
+export function rest() {
+  rested = performance.now();
+}
+
+/** Go on in another instance, whose clock is another one: what is left of a timer's time stays. */
+export function rebase() {
+  if (rested === null) return;
+  const passed = performance.now() - rested;
+  for (const timer of timers) timer.due += passed;
+  rested = null;
 }

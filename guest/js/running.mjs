@@ -43,7 +43,10 @@ async function outcome(wanted) {
 
 const plain = (exported, name) => exported[name] ?? exported.default;
 
-function asError(error, path) {
+const ownCode = (place) => !place.includes("node_modules/");
+
+/** Return `{type, message}` of what was thrown, with the innermost place of one's own code; print it with its trace. */
+export function asError(error, path, isOwn = ownCode) {
   if (error instanceof Exit) return { type: "task_error", message: `The task ended itself: process.exit(${error.status}).` };
   const name = error instanceof Error || error instanceof DOMException ? String(error.name) : "Error";
   const text = name === "Error" && !(error instanceof Error) ? `thrown: ${shown(error)}` : String(error.message);
@@ -56,7 +59,7 @@ function asError(error, path) {
   let type = "task_error";
   if (/out of memory/.test(text) && name === "InternalError") type = "memory_exceeded";
   else if (error instanceof PermissionError || DENIED.includes(error?.code)) type = "permission_denied";
-  const where = places.find((place) => !place.includes("node_modules/")) ?? places[0];
+  const where = places.find(isOwn) ?? places[0];
   return { type, message: `${name}: ${text}${where ? ` (${where})` : ""}` };
 }
 

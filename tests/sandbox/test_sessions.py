@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import capsule
 from capsule_build.runtime.errors import UsageError
 
+from .sessions import fails, go, resident
+
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-
-def go(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(work)
-
-
-async def fails(session: capsule.Session, code: str) -> tuple[str, str]:
-    with pytest.raises(capsule.SessionError) as caught:
-        await session.run(code)
-    return caught.value.error_type, caught.value.message
+    from pathlib import Path
 
 
 def test_a_piece_of_code_gives_what_it_prints_and_its_last_value() -> None:
@@ -135,10 +126,6 @@ def test_files_go_in_and_out_and_no_further(tmp_path: Path) -> None:
             assert await session.run("import os; os.listdir('.')") == "[]"
 
     go(use())
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def test_five_hundred_runs_keep_their_memory() -> None:

@@ -10,6 +10,7 @@ All instances begin with the same memory, so only what differs from that is kept
 from __future__ import annotations
 
 import ctypes
+import mmap
 
 from ..records import Record
 from ..wasmtime_abi import WasmError
@@ -43,11 +44,13 @@ class Image(Record):
 
     Attributes:
         size: Of the memory, in bytes.
-        units: What differs from a new guest's, by where it begins.
+        spans: Where it differs from a new guest's: offsets, and how many bytes.
+        content: What it has there, one behind the other.
     """
 
     size: int
-    units: dict[int, bytes]
+    spans: list[tuple[int, int]]
+    content: ctypes.Array[ctypes.c_char]
 
 
 class MemoryCarrier:
@@ -55,14 +58,20 @@ class MemoryCarrier:
 
     Args:
         image: What it shall begin with; `None`: as a new guest does.
-
-    Attributes:
-        left: What it left, if that isn't more than `MAX_IMAGE_BYTES`.
+        keep: Whether what it leaves is wanted.
     """
 
-    def __init__(self, image: Image | None) -> None:
-        self.left: Image | None = None
+    def __init__(self, image: Image | None, *, keep: bool) -> None:
         self._image = image
+        self._keep = keep
+        self._left: Image | None = None
+
+    def take(self) -> Image | None:
+        """Return what it left, if that isn't more than `MAX_IMAGE_BYTES`, and let go of all memory."""
+        left = self._left
+        # An instance is part of a cycle of references, and so outlives its run.
+        self._image = self._left = None
+        return left
 
     def begin(self, address: int, size: Callable[[], int], call: Callable[[bytes], bytes]) -> None:
         """Fill the memory of a new instance.
@@ -75,8 +84,8 @@ class MemoryCarrier:
         Raises:
             WasmError: The memory can't be made as large as it was.
         """
-        self.left = None
-        if not _fresh:
+        self._left = None
+        if self._keep and not _fresh:
             # Of any other instance it will be the same.
             _fresh.append(ctypes.string_at(address, size()))
         if self._image is None:
@@ -85,23 +94,41 @@ class MemoryCarrier:
             _grow(self._image.size, size, call)
             ctypes.memmove(address, _fresh[0], len(_fresh[0]))
             ctypes.memset(address + len(_fresh[0]), 0, size() - len(_fresh[0]))
-        for offset, unit in self._image.units.items():
-            ctypes.memmove(address + offset, unit, len(unit))
+        source = ctypes.addressof(self._image.content)
+        for offset, length in self._image.spans:
+            ctypes.memmove(address + offset, source, length)
+            source += length
 
     def end(self, address: int, size: int) -> None:
         """Keep what a call has left."""
-        fresh = _fresh[0]
-        base = ctypes.cast(ctypes.c_char_p(fresh), ctypes.c_void_p).value or 0
-        units = {}
-        left = MAX_IMAGE_BYTES
-        for offset in range(0, size, _UNIT):
-            before: int | bytes = base + offset if offset < len(fresh) else _NOTHING
-            if _memcmp(address + offset, before, _UNIT):
-                left -= _UNIT
-                if left < 0:
-                    return
-                units[offset] = ctypes.string_at(address + offset, _UNIT)
-        self.left = Image(size, units)
+        if not self._keep:
+            return
+        spans = _differing(address, size)
+        total = sum(length for _, length in spans)
+        if total > MAX_IMAGE_BYTES:
+            return
+        # Of its own, so that the system has it back with the image: one follows upon another.
+        content = (ctypes.c_char * total).from_buffer(mmap.mmap(-1, max(1, total)))
+        target = ctypes.addressof(content)
+        for offset, length in spans:
+            ctypes.memmove(target, address + offset, length)
+            target += length
+        self._left = Image(size, spans, content)
+
+
+def _differing(address: int, size: int) -> list[tuple[int, int]]:
+    fresh = _fresh[0]
+    base = ctypes.cast(ctypes.c_char_p(fresh), ctypes.c_void_p).value or 0
+    spans: list[tuple[int, int]] = []
+    begun = 0
+    for offset in range(0, size + _UNIT, _UNIT):
+        before: int | bytes = base + offset if offset < len(fresh) else _NOTHING
+        if offset < size and _memcmp(address + offset, before, _UNIT):
+            continue
+        if begun < offset:
+            spans.append((begun, offset - begun))
+        begun = offset + _UNIT
+    return spans
 
 
 def _grow(wanted: int, size: Callable[[], int], call: Callable[[bytes], bytes]) -> None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from ...runtime.errors import CapsuleError
+from ..grants import Mount
+from ..running import Context, machine, run_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..instance import Instance
+    from ..javascript.image import MemoryCarrier
+    from ..source import TaskFile
+
+FOLDER: Final = "/workspace"
+"""Where a run finds the session's folder."""
 
 MAX_PRINTED_BYTES: Final = 16 << 20
-"""Of what a run prints. What is beyond is left out, which is said."""
+"""Of what a run prints, and of how its value is shown. What is beyond is left out, which is said."""
+
+CANCELLED: Final = "The run was cancelled."
 
 
 class SessionError(CapsuleError):
@@ -28,9 +41,14 @@ class SessionError(CapsuleError):
 
 
 class Call:
-    """A run that may be cancelled, at any time, and what it prints on standard output."""
+    """A run that may be cancelled, at any time, and what it prints on standard output.
 
-    def __init__(self) -> None:
+    Args:
+        last: Whether no other follows upon it.
+    """
+
+    def __init__(self, *, last: bool = False) -> None:
+        self.last = last
         self.cancelled = False
         self._instance: Instance | None = None
         self._pieces: list[bytes] = []
@@ -61,6 +79,57 @@ class Call:
         over = self._size - MAX_PRINTED_BYTES
         return f"{text}\n({over} more bytes were left out.)\n" if over > 0 else text
 
+    def said(self, value: str | None, lost: Sequence[str]) -> str:
+        """Return what it gives: what was printed, its value, and what can't be kept."""
+        printed = self.printed()
+        parts = [printed.removesuffix("\n")] if printed else []
+        if value is not None:
+            over = len(value) - MAX_PRINTED_BYTES
+            parts.append(f"{value[:-over]}\n({over} more characters were left out.)" if over > 0 else value)
+        if lost and not self.last:
+            parts.append(f"(These can't be kept for the next run: {', '.join(lost)}.)")
+        return "\n".join(parts)
+
+    def answer(
+        self,
+        file: TaskFile,
+        args: Sequence[Any],
+        folder: Path,
+        language: str,
+        carrier: MemoryCarrier | None = None,
+    ) -> Any:
+        """Run a file's entry point and return its result.
+
+        Args:
+            file: What runs.
+            args: Its arguments.
+            folder: The working folder.
+            language: The guest that runs it.
+            carrier: See `Context`.
+
+        Raises:
+            SessionError: It failed.
+        """
+        context = Context(
+            file,
+            machine(_say, language),
+            str(Path.cwd()),
+            self.hear,
+            lambda _task, _state: None,
+            begun=self.begin,
+            carrier=carrier,
+        )
+        if self.cancelled:
+            raise self.failure("timeout", CANCELLED)
+        envelope = run_entry(context, args, mounts=[Mount(str(folder), FOLDER, writable=True)])
+        if envelope["error"] is not None:
+            raise self.failure(envelope["error"]["error_type"], envelope["error"]["message"])
+        return envelope["result"]
+
     def failure(self, error_type: str, message: str) -> SessionError:
         """Return the error that ends it, with what it has printed."""
         return SessionError(message, error_type=error_type, printed=self.printed())
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...runtime.errors import CapsuleError
-from ..grants import Mount
+from ..languages import PYTHON
 from ..modules import Modules, Source
-from ..running import Context, machine, run_entry
 from ..source import TaskFile
 from ..trees import FolderTree
 from .kind import Left
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
 MAX_STATE_CHARACTERS: Final = 64 << 20
 """Of what a run leaves for the next, in base64."""
-
-FOLDER: Final = "/workspace"
-"""Where a run finds the session's folder."""
 
 _SOURCE: Final = Path(__file__).with_name("python_run.py")
 
@@ -41,21 +36,7 @@ class PythonKind:
 
     def run(self, code: str, state: str | None, number: int, folder: Path, call: Call) -> Left:
         """Run a piece of code (see `Kind`)."""
-        context = Context(
-            self._file,
-            machine(_say),
-            str(Path.cwd()),
-            call.hear,
-            lambda _task, _state: None,
-            begun=call.begin,
-        )
-        if call.cancelled:
-            raise call.failure("timeout", "The run was cancelled.")
-        mounts = [Mount(str(folder), FOLDER, writable=True)]
-        envelope = run_entry(context, [code, state, number], mounts=mounts)
-        error, answer = envelope["error"], envelope["result"]
-        if error is not None:
-            raise call.failure(error["error_type"], error["message"])
+        answer = call.answer(self._file, [code, state, number], folder, PYTHON)
         if not isinstance(answer, dict) or not ("failed" in answer or "state" in answer):
             raise call.failure("wasm_error", "The guest gave an answer that isn't one.")
         if "failed" in answer:
@@ -74,7 +55,3 @@ def _modules() -> Modules:
         raise CapsuleError("cloudpickle is missing.", hint="Install capsule-build again.")
     folder = str(Path(found.origin).parents[1])
     return Modules([Source(FolderTree(folder), frozenset({"cloudpickle"}), "/packages/")])
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -9,22 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...runtime.errors import UsageError
-from ..languages import PYTHON
+from ..languages import JAVASCRIPT, PYTHON
 from ..options import make_policy
-from .call import Call, SessionError
+from .call import CANCELLED, Call, SessionError
 from .files import SessionFiles
+from .folders import TooLargeError
+from .javascript import JavaScriptKind
 from .python import PythonKind
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from typing import Self
 
+    from ..options import Policy
     from .kind import Kind
 
-__all__ = ["DEFAULTS", "Session", "SessionError", "run_python"]
+__all__ = ["DEFAULTS", "Session", "SessionError", "run_javascript", "run_python"]
 
 DEFAULTS: Final = {"compute": "HIGH", "ram": "512MB", "timeout": "30s"}
 """The limits of a run, where no others are given."""
+
+_KINDS: Final[dict[str, Callable[[Policy], Kind]]] = {PYTHON: PythonKind, JAVASCRIPT: JavaScriptKind}
 
 
 class Session:
@@ -34,7 +40,7 @@ class Session:
     and files are there for the next. A run that fails changes nothing.
 
     Args:
-        language: `python`.
+        language: `python` or `javascript`.
         options: Limits and grants, as `@task` has them, in place of `DEFAULTS`.
 
     Raises:
@@ -42,12 +48,13 @@ class Session:
     """
 
     def __init__(self, language: str = PYTHON, **options: Any) -> None:
-        if language != PYTHON:
-            raise UsageError(f"There are no sessions of {language!r}.", hint="Those of 'python' there are.")
+        if language not in _KINDS:
+            known = " and ".join(map(repr, _KINDS))
+            raise UsageError(f"There are no sessions of {language!r}.", hint=f"Those of {known} there are.")
         policy = make_policy(
             {**DEFAULTS, **options}, name="session", function="main", where="Session", plain=True
         )
-        self._kind: Kind = PythonKind(policy)
+        self._kind: Kind = _KINDS[language](policy)
         self._top = tempfile.TemporaryDirectory(prefix="capsule-session-")
         self._files = SessionFiles(Path(self._top.name))
         self._state: Any = None
@@ -61,12 +68,7 @@ class Session:
             SessionError: It failed, or what it leaves is too large.
             CapsuleError: The sandbox isn't usable.
         """
-        call = Call()
-        try:
-            return await asyncio.to_thread(self._run, code, call)
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+        return await self._run(code, Call())
 
     def import_file(self, source: str | os.PathLike[str], name: str | None = None) -> None:
         """Copy a file of this machine into the session's folder, which is the working folder of its runs.
@@ -77,9 +79,21 @@ class Session:
 
         Raises:
             UsageError: The name leaves the folder.
+            CapsuleError: The folder would have more than it may.
             OSError: The file can't be read.
         """
-        self._files.put(source, name)
+        with self._one:
+            self._files.put(source, name)
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Make a file of the session's folder.
+
+        Raises:
+            UsageError: The name leaves the folder.
+            CapsuleError: The folder would have more than it may.
+        """
+        with self._one:
+            self._files.put_bytes(content, name)
 
     def export_file(self, name: str, target: str | os.PathLike[str]) -> None:
         """Copy a file of the session's folder to this machine.
@@ -87,7 +101,22 @@ class Session:
         Raises:
             UsageError: There is no such file in it.
         """
-        self._files.get(name, target)
+        with self._one:
+            self._files.get(name, target)
+
+    def read_file(self, name: str, *, limit: int) -> bytes:
+        """Return what a file of the session's folder has.
+
+        Raises:
+            UsageError: There is no such file in it, or it has more bytes than the limit.
+        """
+        with self._one:
+            return self._files.get_bytes(name, limit)
+
+    def list_files(self) -> dict[str, int]:
+        """Return the files of the session's folder: their names, and their sizes in bytes."""
+        with self._one:
+            return self._files.names()
 
     def delete_file(self, name: str) -> None:
         """Delete a file of the session's folder.
@@ -95,7 +124,8 @@ class Session:
         Raises:
             UsageError: There is no such file in it.
         """
-        self._files.delete(name)
+        with self._one:
+            self._files.delete(name)
 
     def reset(self) -> None:
         """Forget all variables and files."""
@@ -105,7 +135,10 @@ class Session:
 
     def close(self) -> None:
         """Delete its files. It can't be used any more."""
-        self._top.cleanup()
+        with self._one:
+            if Path(self._top.name).exists():
+                self._files.clear()
+            self._top.cleanup()
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,26 +146,29 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, code: str, call: Call) -> str:
-        # The thread of a call that was cancelled comes to its end soon, and the next waits for that.
-        with self._one:
-            return self._run_alone(code, call)
+    async def run_last(self, code: str) -> str:
+        """Run a piece of code that no other one follows upon: none of its variables has to be kept."""
+        return await self._run(code, Call(last=True))
+
+    async def _run(self, code: str, call: Call) -> str:
+        try:
+            return await asyncio.to_thread(self._run_alone, code, call)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
 
     def _run_alone(self, code: str, call: Call) -> str:
-        folder = self._files.begin()
-        try:
-            left = self._kind.run(code, self._state, self._runs + 1, folder, call)
-            self._files.keep()
-        finally:
-            self._files.end()
-        self._state, self._runs = left.state, self._runs + 1
-        printed = call.printed()
-        said = [printed.removesuffix("\n")] if printed else []
-        if left.value is not None:
-            said.append(left.value)
-        if left.lost:
-            said.append(f"(These can't be kept for the next run: {', '.join(left.lost)}.)")
-        return "\n".join(said)
+        # The thread of a call that was cancelled comes to its end soon, and the next waits for that.
+        with self._one:
+            left = self._kind.run(code, self._state, self._runs + 1, self._files.begin(), call)
+            if call.cancelled:
+                raise call.failure("timeout", CANCELLED)
+            try:
+                self._files.keep()
+            except TooLargeError as error:
+                raise call.failure("task_error", error.message) from None
+            self._state, self._runs = left.state, self._runs + 1
+        return call.said(left.value, left.lost)
 
 
 async def run_python(code: str, **options: Any) -> str:
@@ -146,4 +182,10 @@ async def run_python(code: str, **options: Any) -> str:
         SessionError: It failed.
     """
     async with Session(PYTHON, **options) as session:
-        return await session.run(code)
+        return await session.run_last(code)
+
+
+async def run_javascript(code: str, **options: Any) -> str:
+    """Run a piece of JavaScript in a sandbox: see `run_python`."""
+    async with Session(JAVASCRIPT, **options) as session:
+        return await session.run_last(code)

@@ -30,6 +30,12 @@ export function random() {
   return drawn[next++] - 1;
 }
 
+/** Forget what was drawn: another instance that begins with this memory draws its own. */
+export function rest() {
+  drawn = new Float64Array();
+  next = 0;
+}
+
 export function randomUUID() {
   const bytes = view(source.getRandomBytes(16));
   // RFC 9562: version 4, variant 10.

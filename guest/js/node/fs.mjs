@@ -2,6 +2,7 @@
 
 import preopens from "wasi:filesystem/preopens@0.2.0";
 import { decode, encode, view } from "../bytes.mjs";
+import process from "./process.mjs";
 import { Buffer } from "unenv/node/buffer";
 
 // By WASI's name: POSIX's name, and what it means.
@@ -41,7 +42,8 @@ function failure(name, call, path) {
 function find(path, call) {
   const text = path instanceof URL ? decodeURIComponent(path.pathname) : typeof path === "string" ? path : decode(view(path));
   folders ??= preopens.getDirectories().map(([folder, name]) => ({ folder, parts: name.split("/").filter(Boolean) }));
-  const parts = text.split("/").filter((part) => part !== "" && part !== ".");
+  const whole = text.startsWith("/") ? text : `${process.cwd()}/${text}`;
+  const parts = whole.split("/").filter((part) => part !== "" && part !== ".");
   let best = null;
   for (const one of folders) {
     if (one.parts.every((part, at) => parts[at] === part) && one.parts.length >= (best?.parts.length ?? 0)) best = one;
@@ -262,6 +264,12 @@ const sync = {
   utimesSync,
   writeFileSync,
 };
+/** Let go of the folders: another instance that begins with this memory has its own. */
+export function rest() {
+  for (const { folder } of folders ?? []) folder[Symbol.dispose]();
+  folders = null;
+}
+
 const constants = { F_OK: 0, X_OK: 1, W_OK: 2, R_OK: 4 };
 
 /** `fs/promises`. */

@@ -15,6 +15,17 @@ export class Exit extends Error {
 }
 
 let variables = null;
+let folder = "/";
+
+/** Set the working folder. */
+export function setFolder(path) {
+  folder = path;
+}
+
+/** Forget the variables: another instance that begins with this memory has its own. */
+export function rest() {
+  variables = null;
+}
 
 const stream = (number) => ({
   write: (data, ...rest) => {
@@ -54,7 +65,7 @@ const process = {
   versions: { quickjs: "ng" },
   execArgv: [],
   exitCode: undefined,
-  cwd: () => "/",
+  cwd: () => folder,
   exit: (status = process.exitCode ?? 0) => {
     throw new Exit(status);
   },
