@@ -15,6 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.errors import ContractError
+from ..runtime.strict_json import loads
 from .guests import Guest
 from .languages import JAVASCRIPT, PYTHON, language_of
 from .modules import PACKAGES, packed
@@ -200,7 +201,7 @@ def _unpack(data: bytes) -> Any:
     text = inflater.decompress(content, MAX_UNPACKED_BYTES)
     if not inflater.eof or inflater.unused_data:
         raise ValueError(f"it is cut short, or has more than {MAX_UNPACKED_BYTES} bytes unpacked")
-    return json.loads(text)
+    return loads(text)
 
 
 def _policy(document: Mapping[str, Any]) -> Policy:
@@ -211,7 +212,7 @@ def _policy(document: Mapping[str, Any]) -> Policy:
     options: dict[str, Any] = {
         "compute": document["fuel"],
         "ram": document["memory"],
-        "timeout": None if document["timeout_ms"] is None else f"{int(document['timeout_ms'])}ms",
+        "timeout": None if document["timeout_ms"] is None else f"{_whole(document['timeout_ms'])}ms",
         "max_retries": document["max_retries"],
         "allowed_files": [{"path": path, "mode": "rw" if writable else "ro"} for path, writable in folders],
         "allowed_hosts": document["hosts"],
@@ -224,6 +225,12 @@ def _policy(document: Mapping[str, Any]) -> Policy:
         where="the packed policy",
         plain=document["plain"] is True,
     )
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int):
+        raise ValueError("a time in it is no whole number")
+    return number
 
 
 def _name(policy: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from .source import load_source
 from .store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..release.signer import SigningOptions
     from .project import Project
@@ -107,6 +107,7 @@ def build(
         raise UsageError("What is signed must be exported.", hint="Say --export, or --output DIR.")
     source = Path(working, name)
     collected = _collect(source, name, project, packages, say)
+    _check_names([*collected.own, *collected.installed, *collected.inputs])
     file, guest = collected.file, guest_of(collected.language)
     data = pack(file, collected.own, collected.installed, guest=guest, version=project.version)
     digest = hashlib.sha256(data).hexdigest()
@@ -157,12 +158,24 @@ def _collect(
         from .javascript.loading import load_javascript
 
         loaded = load_javascript(str(source), project, machine(say, language), say)
-        inputs = {path: Path(top, path).read_bytes() for path in loaded.inputs}
+        try:
+            inputs = {path: Path(top, path).read_bytes() for path in loaded.inputs}
+        except OSError as error:
+            raise ConfigError(f"{error.filename} can't be read: {error.strerror}.") from None
         return Collected(loaded.file, loaded.own, {}, inputs, (str(top),), language)
     file = load_source(str(source), project, machine(say), packages=packages)
     own, installed = collect(str(top), file.source.encode(), packages)
     inputs = source_files(file.path, file.source.encode(), own, installed)
     return Collected(file, own, installed, inputs, (*packages, *environment_packages()), language)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Refuse names of files that no text can hold: on Linux a name is any bytes."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"The file {name!a} can't be packed: its name is no UTF-8.") from None
 
 
 def _check_overwritten(path: Path, source: str) -> None:

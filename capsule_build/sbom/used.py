@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MODULES: Final = "node_modules"
+_NPM_NAME: Final = re.compile(r"(@[a-z0-9._~-]+/)?[a-z0-9._~-]+", re.IGNORECASE)
+_PYPI_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _UNKNOWN: Final = "0"
 _MAX_METADATA_BYTES: Final = 1 << 20
 
@@ -40,16 +43,16 @@ def used_distributions(folders: Iterable[str], files: Iterable[str]) -> list[Pac
         for distribution in importlib.metadata.distributions(path=[folder]) if here else ():
             owned = sorted(here & {file.as_posix() for file in distribution.files or ()})
             said = distribution.metadata
-            name = said["Name"]
-            if owned and name:
+            name = canonicalize_name(_text(said, "Name"))
+            if owned and _PYPI_NAME.fullmatch(name):
                 here -= set(owned)
                 found.append(
                     Package(
                         kind="pypi",
-                        name=canonicalize_name(name),
-                        version=said["Version"] or _UNKNOWN,
+                        name=name,
+                        version=_text(said, "Version") or _UNKNOWN,
                         licence=licences.of_distribution(said),  # type: ignore[arg-type]  # it is a Message
-                        author=said["Author"] or "",
+                        author=_text(said, "Author"),
                         place=folder,
                         owns=tuple(owned),
                         texts=(),
@@ -85,13 +88,14 @@ def _package_of(name: str) -> str | None:
 
 def _npm(folder: str, place: str, names: list[str]) -> Package:
     said = _description(Path(folder, place, "package.json"))
-    name = place.rpartition(f"{_MODULES}/")[2]
+    name = _text(said, "name")
     return Package(
         kind="npm",
-        name=_text(said, "name") or name,
+        # Where it says none that can be one, it is known by its folder's.
+        name=name if _NPM_NAME.fullmatch(name) else place.rpartition(f"{_MODULES}/")[2],
         version=_text(said, "version") or _UNKNOWN,
         licence=licences.of_npm(said),
-        author=author_of(said.get("author")),
+        author=_line(author_of(said.get("author"))),
         place=place,
         owns=tuple(sorted(names)),
         texts=(),
@@ -108,9 +112,13 @@ def _description(path: Path) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _text(said: dict[str, Any], key: str) -> str:
-    value = said.get(key)
-    return value if isinstance(value, str) else ""
+def _text(said: Any, key: str) -> str:
+    return _line(said.get(key))
+
+
+def _line(value: object) -> str:
+    """Return what is one line of text; nothing else is worth being repeated."""
+    return value.strip() if isinstance(value, str) and value.isprintable() else ""
 
 
 def _order(package: Package) -> tuple[str, str, str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,8 +28,6 @@ from tests.task_bundles import new_key
 from .tasks import CAPSULE, HEAD, Bench, last_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from capsule_build.runtime.process import Result
 
 FILE = f"{HEAD}import helper\n@task(name='main')\ndef main(who='x'):\n    return helper.VALUE + who\n"
@@ -277,6 +277,13 @@ def test_what_can_not_be_exported_so(bench: Bench) -> None:
     refused(bench.command("build", "my task.py", "--output", "nope"), "can't be written to", 2)
     bench.write("capsule.toml", '[workflow]\nversion = "1\\n2"\n')
     refused(bench.command("build", "my task.py"), "version must be one short line", 2)
+
+
+def test_a_file_whose_name_is_no_text_is_named(bench: Bench) -> None:
+    bench.write("hello.py", "import odd\ndef main(): return 5\n")
+    bench.write("odd/__init__.py", "")
+    (Path(os.fsdecode(os.fsencode(bench.folder) + b"/odd/\xff.txt"))).write_text("x")
+    refused(bench.command("build", "hello.py"), "its name is no UTF-8", 2)
 
 
 def test_without_a_signature_asked_for_nothing_of_the_release_chain_is_loaded(

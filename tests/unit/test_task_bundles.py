@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -23,7 +24,7 @@ from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureE
 from capsule_build.sandbox.artifact import MAX_ARTIFACT_BYTES, read_artifact
 from capsule_build.sandbox.guests import Guest, compare, guest_of
 from capsule_build.sandbox.options import ConfigError
-from capsule_build.sbom import check_sbom
+from capsule_build.sbom import TaskBundle, check_sbom, make_task_sbom, used_npm_packages
 from tests.releases import without_schema
 from tests.signed import KINDS, Shelf, edited, instance, policy, shelf, sign
 from tests.sigstore_instance import IDENTITY, ISSUER
@@ -127,6 +128,38 @@ def test_a_document_that_is_wrong_is_refused(change: Callable[[dict[str, Any]], 
         read_artifact(rewritten(change), "x.wasm")
 
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+DOCUMENT = json.loads(zlib.decompress(WHOLE[WHOLE.rindex(b"\x78\x9c") :]))
+PLACES = [
+    *((key,) for key in DOCUMENT),
+    *(("guest", key) for key in DOCUMENT["guest"]),
+    *(("tasks", 0, key) for key in DOCUMENT["tasks"][0]),
+    ("own", "helper.py"),
+]
+
+
+@settings(max_examples=500)
+@given(place=st.sampled_from(PLACES), value=VALUES)
+@example(place=("tasks", 0, "timeout_ms"), value=float("inf"))
+@example(place=("tasks", 0, "fuel"), value=float("nan"))
+@example(place=("source",), value="\ud800")
+def test_whatever_stands_in_a_place_it_is_read_or_refused(place: tuple[Any, ...], value: object) -> None:
+    def change(document: dict[str, Any]) -> None:
+        inner: Any = document
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = value
+
+    with contextlib.suppress(ContractError, ConfigError):
+        artifact = read_artifact(rewritten(change), "x.wasm")
+        assert isinstance(artifact.file.source, str)
+        assert artifact.file.entry in artifact.file.tasks
+
+
 def test_another_guest_is_told_once_or_refused() -> None:
     heard: list[str] = []
     other = Guest("python", "ab" * 32)
@@ -203,6 +236,57 @@ def test_the_sbom_has_files_packages_and_guest(tmp_path: Path) -> None:
     assert found["odd"]["licenses"] == [{"license": {"name": "whatever you like"}}]
     guest = found["capsule-build guest for python"]
     assert guest["hashes"][0]["content"] == guest_of("python").sha256
+
+
+@pytest.mark.parametrize(
+    ("metadata", "files"),
+    [
+        ("Author: A\n B\n", ["x.py"]),
+        ("License: \xff\nAuthor: \xff\n", ["x.py"]),
+        ("License-Expression: nothing that is one\n", ["x.py"]),
+    ],
+)
+def test_packages_may_say_anything_of_themselves(tmp_path: Path, metadata: str, files: list[str]) -> None:
+    site = tmp_path / "site"
+    install(site, "pkg", metadata, dict.fromkeys(files, ""))
+    install(site, "no-files", "", {})
+    what = collected(installed=dict.fromkeys(files, b""), folders=(str(site),))
+    check_sbom(Outputs(lay_task(tmp_path, what)).sbom.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "version"),
+    [
+        ('{"name": "left", "version": "1.0.0", "license": "MIT", "author": "Ann <a@b.c>"}', "left", "1.0.0"),
+        ('{"name": "@me/left", "version": "1.0.0 beta/2"}', "@me/left", "1.0.0 beta/2"),
+        ('{"name": "a b/c?", "version": 5, "license": [5], "author": {"name": "\\ud800"}}', "left", "0"),
+        ('{"name": "\\ud800", "version": "1\\n2", "license": "\\ud800"}', "left", "0"),
+        ("[]", "left", "0"),
+        ("not json", "left", "0"),
+        (None, "left", "0"),
+    ],
+)
+def test_npm_packages_may_too(tmp_path: Path, said: str | None, name: str, version: str) -> None:
+    place = tmp_path / "node_modules" / "left"
+    place.mkdir(parents=True)
+    if said is not None:
+        (place / "package.json").write_text(said)
+    files = ["main.js", "node_modules/left/index.js", "node_modules/left/lib/x.js"]
+    (package,) = used_npm_packages(str(tmp_path), files)
+    assert (package.name, package.version, package.owns) == (name, version, tuple(files[1:]))
+    bundle = TaskBundle("x.wasm", "ab" * 32, 5, None, "main", "cd" * 32, "javascript", "ef" * 32)
+    check_sbom(make_task_sbom(bundle, dict.fromkeys(files, "ab" * 32), [(package, package.owns)]))
+
+
+def test_a_package_in_a_package_and_one_with_a_scope_are_their_own(tmp_path: Path) -> None:
+    files = [
+        "../node_modules/@me/a/index.js",
+        "node_modules/b/node_modules/c/index.js",
+        "node_modules/.pnpm/d@1/node_modules/d/index.js",
+        "node_modules/loose.js",
+    ]
+    found = {package.name: package.owns for package in used_npm_packages(str(tmp_path), files)}
+    assert found == {"@me/a": (files[0],), "c": (files[1],), "d": (files[2],)}
 
 
 def test_the_provenance_names_each_file_and_the_guest(tmp_path: Path) -> None:
