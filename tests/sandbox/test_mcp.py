@@ -12,13 +12,16 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from capsule_build.runtime.process import run
+from capsule_build.sandbox.mcp.server import MAX_FILE_BYTES
 
 from .tasks import CAPSULE
 
 if TYPE_CHECKING:
     from .tasks import Bench
 
-TOOLS = {"execute_python", "create_session", "run_in_session", "reset_session", "close_session"}
+FILE_TOOLS = {"import_file", "export_file", "list_files", "delete_file"}
+SESSION_TOOLS = {"create_session", "run_in_session", "reset_session", "close_session"}
+TOOLS = {"execute_python", "execute_javascript"} | SESSION_TOOLS | FILE_TOOLS
 
 
 def server(bench: Bench, config: str = "") -> StdioServerParameters:
@@ -71,15 +74,109 @@ def test_tools_calls_errors_and_limits(bench: Bench) -> None:
     asyncio.run(use())
 
 
-def test_a_cancelled_call_ends_its_code(bench: Bench) -> None:
+def test_javascript_has_the_same_tools_and_limits_of_its_own(bench: Bench) -> None:
+    config = (
+        'compute = "LOW"\nallowed_hosts = []\nmax_sessions = 1\n[javascript]\nram = "32MB"\ntimeout = "3s"\n'
+    )
+
+    async def use() -> None:
+        async with Client(server(bench, config)) as client:
+            code = 'console.log("Hello"); const x = 5 + 3; x * 2;'
+            assert await call(client, "execute_javascript", code=code) == (False, "Hello\n16")
+            for code, says in (
+                ("console.log(1)\nmissing", "1\ntask_error: ReferenceError: missing is not defined (<run 1>, line 2)"),
+                ("for (;;);", "fuel_exhausted: The task used up its compute: 100000000 units."),
+                ("new Uint8Array(64 << 20)", "the task may have 33554432 bytes of memory."),
+                ("await new Promise((r) => setTimeout(r, 6e4))", "timeout: The task didn't end within 3000 ms."),
+                ("await fetch('http://127.0.0.1')", "permission_denied: PermissionError"),
+            ):  # fmt: skip
+                failed, said = await call(client, "execute_javascript", code=code)
+                assert failed
+                assert says in said
+            _, session = await call(client, "create_session", language="javascript")
+            failed, said = await call(client, "create_session")
+            assert failed
+            assert "1 sessions are open" in said
+            assert await call(
+                client, "run_in_session", session_id=session, code="let n = 1; const f = () => ++n"
+            ) == (
+                False,
+                "",
+            )
+            assert await call(client, "run_in_session", session_id=session, code="f()") == (False, "2")
+            await call(client, "reset_session", session_id=session)
+            assert (await call(client, "run_in_session", session_id=session, code="f()"))[0]
+            await call(client, "close_session", session_id=session)
+            assert not (await call(client, "create_session"))[0]
+            assert (await call(client, "create_session", language="perl"))[0]
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_files_of_a_session_go_in_and_out(bench: Bench, language: str) -> None:
+    read = {
+        "python": "import os; print(open('in/a.txt').read(), list(open('b', 'rb').read())); open('c', 'w').write('é')",
+        "javascript": "import fs from 'fs'; console.log(fs.readFileSync('in/a.txt', 'utf8'), JSON.stringify([...fs.readFileSync('b')]).replaceAll(',', ', ')); fs.writeFileSync('c', 'é')",
+    }
+
+    async def use() -> None:
+        async with Client(server(bench)) as client:
+            _, session = await call(client, "create_session", language=language)
+
+            async def of(tool: str, **arguments: Any) -> tuple[bool, str]:
+                return await call(client, tool, session_id=session, **arguments)
+
+            assert await of("import_file", name="in/a.txt", content="ü\n") == (False, "in/a.txt has 3 bytes.")
+            assert await of("import_file", name="b", content="AP8=", encoding="base64") == (
+                False,
+                "b has 2 bytes.",
+            )
+            failed, said = await of("run_in_session", code=read[language])
+            assert (failed, said.splitlines()[:2]) == (False, ["ü", " [0, 255]"])
+            assert await of("list_files") == (False, '{"b": 2, "c": 2, "in/a.txt": 3}')
+            assert await of("export_file", name="c") == (False, "é")
+            assert await of("export_file", name="b", encoding="base64") == (False, "AP8=")
+            for tool, arguments, says in (
+                ("export_file", {"name": "b"}, "isn't text in UTF-8"),
+                ("export_file", {"name": "nope"}, "There is no file 'nope'"),
+                ("export_file", {"name": "../x"}, "no name of a file"),
+                ("import_file", {"name": "/etc/x", "content": ""}, "no name of a file"),
+                ("import_file", {"name": "x", "content": "?", "encoding": "base64"}, "can't be read as base64"),
+                ("import_file", {"name": "x", "content": "?", "encoding": "hex"}, "encoding"),
+                ("import_file", {"name": "x", "content": "x" * (MAX_FILE_BYTES + 1)}, "A file may have 8388608 bytes"),
+                ("delete_file", {"name": "nope"}, "There is no file 'nope'"),
+            ):  # fmt: skip
+                failed, said = await of(tool, **arguments)
+                assert failed
+                assert says in said
+            assert await of("delete_file", name="b") == (False, "b is deleted.")
+            make = {
+                "python": f"open('d', 'wb').truncate({MAX_FILE_BYTES + 1})",
+                "javascript": f"fs.writeFileSync('d', ''); fs.truncateSync('d', {MAX_FILE_BYTES + 1})",
+            }
+            assert not (await of("run_in_session", code=make[language]))[0]
+            failed, said = await of("export_file", name="d", encoding="base64")
+            assert failed
+            assert "more than 8388608 bytes" in said
+            await of("reset_session")
+            assert await of("list_files") == (False, "{}")
+            assert (await call(client, "list_files", session_id="nope"))[0]
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    ("language", "begin", "endless"),
+    [("python", "x = 1", "x = 2\nwhile True: pass"), ("javascript", "let x = 1; x", "x = 2; for (;;);")],
+)
+def test_a_cancelled_call_ends_its_code(bench: Bench, language: str, begin: str, endless: str) -> None:
     async def use() -> None:
         async with Client(server(bench, 'timeout = "60s"\n')) as client:
-            _, session = await call(client, "create_session")
-            await call(client, "run_in_session", session_id=session, code="x = 1")
+            _, session = await call(client, "create_session", language=language)
+            await call(client, "run_in_session", session_id=session, code=begin)
             began = time.monotonic()
-            long = asyncio.create_task(
-                call(client, "run_in_session", session_id=session, code="x = 2\nwhile True: pass")
-            )
+            long = asyncio.create_task(call(client, "run_in_session", session_id=session, code=endless))
             await asyncio.sleep(2)
             long.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -92,10 +189,17 @@ def test_a_cancelled_call_ends_its_code(bench: Bench) -> None:
 
 
 def test_a_wrong_option_is_said_before_it_serves(bench: Bench) -> None:
-    bench.write("mcp.toml", 'compute = "SOME"\n')
-    result = bench.command("mcp", "--config", "mcp.toml")
-    assert result.code == 2
-    assert b"must be LOW" in result.stderr
+    for config, says in (
+        ('compute = "SOME"\n', b"must be LOW"),
+        ('[javascript]\nram = "much"\n', b"must be a size"),
+        ("python = 1\n", b"[python] must be a table"),
+        ("max_sessions = 65\n", b"from 0 to 64"),
+        ("sessions = 1\n", b"no option 'sessions'"),
+    ):
+        bench.write("mcp.toml", config)
+        result = bench.command("mcp", "--config", "mcp.toml")
+        assert result.code == 2
+        assert says in result.stderr
     assert bench.command("mcp", "--config", "nope.toml").code == 2
 
 

@@ -23,7 +23,7 @@ def mcp(
         typer.Option("--config", metavar="FILE", help="A TOML file of limits and grants. See docs/mcp.md."),
     ] = None,
 ) -> None:
-    """Be an MCP server on standard input and output, with tools that run Python in a sandbox."""
+    """Be an MCP server on standard input and output, with tools that run code in a sandbox."""
     try:
         from ...sandbox.mcp.server import read_options, serve
     except ModuleNotFoundError as error:

@@ -2,71 +2,129 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import contextlib
+import json
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from ... import __version__
 from ...runtime.errors import CapsuleError, UsageError
+from ..languages import JAVASCRIPT, PYTHON
 from ..sessions.session import Session, SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 MAX_SESSIONS: Final = 64
 """Sessions that may be open at once."""
 
+MAX_FILE_BYTES: Final = 8 << 20
+"""Of a file that comes or goes in a message."""
+
 _INSTRUCTIONS: Final = (
-    "Runs Python in a sandbox: no network or files beyond what the user has granted. A call gives what the "
-    "code prints, and the value of its last expression. In a session, variables and files stay between calls."
+    "Runs Python and JavaScript in a sandbox: no network or files beyond what the user has granted. A call "
+    "gives what the code prints, and the value of its last expression. In a session, variables and files "
+    "stay between calls. The working folder of its runs is /workspace; import_file and export_file reach it."
 )
+
+Language = Literal["python", "javascript"]
+Encoding = Literal["text", "base64"]
+
+_Result = TypeVar("_Result")
 
 
 class Sandbox:
     """What the tools do.
 
     Args:
-        options: Limits and grants of every call, as `@task` has them.
+        options: Limits and grants of every call, as `@task` has them. In `python` and `javascript` are those
+            of that language alone; `max_sessions` is how many sessions may be open.
 
     Raises:
         UsageError: An option is wrong.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = dict(options)
+        common = dict(options)
+        self._most = common.pop("max_sessions", MAX_SESSIONS)
+        if not isinstance(self._most, int) or not 0 <= self._most <= MAX_SESSIONS:
+            raise UsageError(f"max_sessions must be a whole number from 0 to {MAX_SESSIONS}.")
+        own = {language: common.pop(language, {}) for language in (PYTHON, JAVASCRIPT)}
+        for language, table in own.items():
+            if not isinstance(table, dict):
+                raise UsageError(f"[{language}] must be a table of options.")
+        self._options = {language: {**common, **table} for language, table in own.items()}
         self._sessions: dict[str, Session] = {}
         # A wrong option is told now, and not by each call.
-        Session(**self._options).close()
+        for language in self._options:
+            self._open(language).close()
 
     async def execute_python(self, code: str) -> str:
         """Run Python in a sandbox. Gives what it prints, and the value of its last expression."""
-        async with Session(**self._options) as session:
-            return await _run(session, code)
+        return await self._execute(PYTHON, code)
 
-    async def create_session(self) -> str:
+    async def execute_javascript(self, code: str) -> str:
+        """Run JavaScript in a sandbox. Gives what it prints, and the value of its last expression.
+
+        It may await at its top, and import or require Node's fs, path, util and the like, but no packages.
+        """
+        return await self._execute(JAVASCRIPT, code)
+
+    async def create_session(self, language: Language = "python") -> str:
         """Open a session, in which variables and files stay between runs. Gives its id."""
-        if len(self._sessions) >= MAX_SESSIONS:
-            raise ToolError(f"{MAX_SESSIONS} sessions are open. Close one.")
+        if len(self._sessions) >= self._most:
+            raise ToolError(f"{self._most} sessions are open. Close one.")
         identity = secrets.token_hex(8)
-        self._sessions[identity] = Session(**self._options)
+        self._sessions[identity] = self._open(language)
         return identity
 
     async def run_in_session(self, session_id: str, code: str) -> str:
-        """Run Python in a session. A run that fails changes nothing."""
-        return await _run(self._session(session_id), code)
+        """Run code in a session, in its language. A run that fails changes nothing."""
+        with _told():
+            return await self._session(session_id).run(code)
+
+    async def import_file(self, session_id: str, name: str, content: str, encoding: Encoding = "text") -> str:
+        """Make a file in a session's folder, of text or of base64. Its name may lie in folders."""
+        data = _bytes(content, encoding)
+        await self._do(session_id, lambda session: session.write_file(name, data))
+        return f"{name} has {len(data)} bytes."
+
+    async def export_file(self, session_id: str, name: str, encoding: Encoding = "text") -> str:
+        """Give what a file of a session's folder has, as text or as base64."""
+        data = await self._do(session_id, lambda session: session.read_file(name, limit=MAX_FILE_BYTES))
+        if encoding == "base64":
+            return base64.b64encode(data).decode()
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise ToolError(f"{name!r} isn't text in UTF-8. Ask for it as base64.") from None
+
+    async def list_files(self, session_id: str) -> str:
+        """List the files of a session's folder: a JSON object of names, and sizes in bytes."""
+        return json.dumps(await self._do(session_id, Session.list_files), ensure_ascii=False)
+
+    async def delete_file(self, session_id: str, name: str) -> str:
+        """Delete a file of a session's folder."""
+        await self._do(session_id, lambda session: session.delete_file(name))
+        return f"{name} is deleted."
 
     async def reset_session(self, session_id: str) -> str:
         """Forget all variables and files of a session."""
-        self._session(session_id).reset()
+        await self._do(session_id, Session.reset)
         return "The session is as new."
 
     async def close_session(self, session_id: str) -> str:
         """Close a session, with all that it has."""
-        self._session(session_id).close()
+        session = self._session(session_id)
         del self._sessions[session_id]
+        await asyncio.to_thread(session.close)
         return "The session is closed."
 
     def close(self) -> None:
@@ -75,20 +133,48 @@ class Sandbox:
             session.close()
         self._sessions.clear()
 
+    def _open(self, language: str) -> Session:
+        return Session(language, **self._options[language])
+
     def _session(self, identity: str) -> Session:
         try:
             return self._sessions[identity]
         except KeyError:
             raise ToolError(f"There is no session {identity!r}.") from None
 
+    async def _execute(self, language: str, code: str) -> str:
+        with _told():
+            async with self._open(language) as session:
+                return await session.run_last(code)
 
-async def _run(session: Session, code: str) -> str:
+    async def _do(self, identity: str, act: Callable[[Session], _Result]) -> _Result:
+        session = self._session(identity)
+        with _told():
+            # It waits for the run that is under way.
+            return await asyncio.to_thread(act, session)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Make what went wrong the tool's error."""
     try:
-        return await session.run(code)
+        yield
     except SessionError as error:
         raise ToolError(f"{error.printed}{error.error_type}: {error}") from None
     except CapsuleError as error:
         raise ToolError(str(error)) from None
+    except OSError as error:
+        raise ToolError(f"The session's folder can't be used: {error.strerror}.") from None
+
+
+def _bytes(content: str, encoding: Encoding) -> bytes:
+    try:
+        data = content.encode() if encoding == "text" else base64.b64decode(content, validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ToolError(f"The content can't be read as {encoding}: {error}.") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ToolError(f"A file may have {MAX_FILE_BYTES} bytes.")
+    return data
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -112,8 +198,13 @@ def make_server(sandbox: Sandbox) -> MCPServer[Any]:
     )
     for tool in (
         sandbox.execute_python,
+        sandbox.execute_javascript,
         sandbox.create_session,
         sandbox.run_in_session,
+        sandbox.import_file,
+        sandbox.export_file,
+        sandbox.list_files,
+        sandbox.delete_file,
         sandbox.reset_session,
         sandbox.close_session,
     ):
