@@ -93,6 +93,7 @@ def test_each_reason_to_refuse_is_told(bench: Bench, signed: Outputs) -> None:
     again()
     _, other = new_key(bench.folder / "keys", "other")
     refused(bench.command("exec", "hello.wasm", "--public-key", other.public_key), "is of another key")
+    refused(executed(bench, f"--public-key={other.public_key}"), "--public-key was given twice", 2)
     refused(executed(bench, "--builder", "https://ci.example.org/x"), "names the builder")
     refused(executed(bench, "--identity", "me@example.org"), "one of the two", 2)
     refused(bench.command("exec", "hello.wasm", "--identity", "me@example.org"), "--issuer, both", 2)

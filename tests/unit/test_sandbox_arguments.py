@@ -35,6 +35,14 @@ from capsule_build.cli.capsule.arguments import Arguments, read_arguments
             ["exec", "--identity=i", "--issuer=u", "--trust-root", "r", "a.wasm"],
             Arguments("exec", "a.wasm", trust={"identity": "i", "issuer": "u", "trust_root": "r"}),
         ),
+        (
+            ["exec", "--public-key", "k", "a.wasm", "--public-key=mine"],
+            Arguments("exec", "a.wasm", trust={"public_key": "mine"}, repeated="--public-key"),
+        ),
+        (
+            ["exec", "--trust-root=r", "a.wasm", "--trust-config=mine"],
+            Arguments("exec", "a.wasm", trust={"trust_root": "mine"}, repeated="--trust-config"),
+        ),
         (["exec", "a", "--lock", "l", "--data-dir=d"], Arguments("exec", "a", lock="l", data_dir="d")),
         (["exec", "a.wasm", "--", "--public-key", "k"], Arguments("exec", "a.wasm", ("--public-key", "k"))),
     ],

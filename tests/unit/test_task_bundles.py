@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from capsule_build.release.outputs import Outputs
 from capsule_build.release.policy import KeyPolicy, VerifiedTask
+from capsule_build.release.signer import SigningOptions
 from capsule_build.release.signing import sign_bundle
 from capsule_build.release.task_provenance import read_task_provenance
 from capsule_build.release.task_verification import verify_task
 from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
 from capsule_build.sandbox.artifact import MAX_ARTIFACT_BYTES, read_artifact
+from capsule_build.sandbox.exporting import export_set
 from capsule_build.sandbox.guests import Guest, compare, guest_of
 from capsule_build.sandbox.options import ConfigError
 from capsule_build.sbom import TaskBundle, check_sbom, make_task_sbom, used_npm_packages
@@ -354,6 +356,15 @@ def test_signatures_stay_with_what_they_are_of(tmp_path: Path) -> None:
     verify_release(outputs.bundle, asked)
     lay_task(tmp_path, collected("def main(): return 2\n"))
     assert not any(path.exists() for path in outputs.signatures)
+
+
+def test_without_a_signer_nothing_is_written(tmp_path: Path) -> None:
+    """The key, or the identity, is had before the first file."""
+    what = collected()
+    asked = SigningOptions(key=tmp_path / "nope.pem")
+    with pytest.raises(UsageError, match="can't be read"):
+        export_set(tmp_path / "hello.wasm", packed(what), what, asked, print)
+    assert list(tmp_path.iterdir()) == []
 
 
 # Who signed it

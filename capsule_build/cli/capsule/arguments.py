@@ -28,6 +28,8 @@ class Arguments(Record):
             elsewhere.
         lock: The registry lock; `None`: what the environment says, else the shipped one.
         data_dir: The folder of bundles; `None`: what the environment says, else the user's own.
+        repeated: An option that was given twice and can be meant once: which one counted could be decided by
+            whoever has the last word.
     """
 
     command: str
@@ -43,6 +45,7 @@ class Arguments(Record):
     trust: dict[str, str] | None = None
     lock: str | None = None
     data_dir: str | None = None
+    repeated: str | None = None
 
 
 _FLAGS = {
@@ -57,9 +60,10 @@ _TRUST = {
     "--issuer": "issuer",
     "--public-key": "public_key",
     "--trust-root": "trust_root",
+    "--trust-config": "trust_root",
     "--builder": "builder",
 }
-_STORE = {"--lock": "lock", "--data-dir": "data_dir"}
+_ONCE = {**_TRUST, "--lock": "lock", "--data-dir": "data_dir"}
 _VALUES = {"--args-file": "args_file", **_LISTS}
 
 
@@ -72,10 +76,10 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
     flags: dict[str, bool] = {}
     lists: dict[str, list[str]] = {"mounts": [], "packages": []}
     args_file: str | None = None
-    trust: dict[str, str] = {}
-    store: dict[str, str] = {}
+    once: dict[str, str] = {}
+    repeated: str | None = None
     # A source isn't signed and isn't in the lock, so `run` doesn't have these options.
-    values = {**_VALUES, **_TRUST, **_STORE} if argv[0] == "exec" else _VALUES
+    values = {**_VALUES, **_ONCE} if argv[0] == "exec" else _VALUES
     plain: list[str] = []
     words = iter(argv[1:])
     for word in words:
@@ -92,10 +96,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
                 value = following
             if name in _LISTS:
                 lists[_LISTS[name]].append(value)
-            elif name in _TRUST:
-                trust[_TRUST[name]] = value
-            elif name in _STORE:
-                store[_STORE[name]] = value
+            elif name in _ONCE:
+                repeated = name if _ONCE[name] in once else repeated
+                once[_ONCE[name]] = value
             else:
                 args_file = value
         elif word.startswith("-") and not word[1:2].isdigit() and word != "-":
@@ -109,8 +112,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
         mounts=tuple(lists["mounts"]),
         packages=tuple(lists["packages"]),
         args_file=args_file,
-        trust=trust or None,
-        lock=store.get("lock"),
-        data_dir=store.get("data_dir"),
+        lock=once.pop("lock", None),
+        data_dir=once.pop("data_dir", None),
+        trust=once or None,
+        repeated=repeated,
         **flags,
     )

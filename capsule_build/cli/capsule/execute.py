@@ -78,6 +78,10 @@ def execute(arguments: Arguments) -> int:
 def _file(arguments: Arguments) -> tuple[str | None, str | None]:
     """Return the file, and the digest that it must have, where it is a task of the registry lock."""
     name = arguments.file
+    if arguments.repeated is not None:
+        raise ConfigError(
+            f"{arguments.repeated} was given twice.", hint="The task's own words stand behind a '--'."
+        )
     if arguments.command != "exec" or name is None or _is_path(name):
         if arguments.lock is not None or arguments.data_dir is not None:
             raise ConfigError("--lock and --data-dir are for a task by its name in a registry lock.")
