@@ -20,6 +20,8 @@ def test_a_piece_of_code_gives_what_it_prints_and_its_last_value() -> None:
     async def use() -> None:
         assert await capsule.run_python('print("Hello")\nx = 5 + 3\nx * 2') == "Hello\n16"
         assert await capsule.run_python("x = 1") == ""
+        # Nobody asks whether that could be kept.
+        assert await capsule.run_python("numbers = (i for i in range(3)); next(numbers)") == "0"
         assert await capsule.run_python("print('a', end='')\n'b'") == "a\n'b'"
         with pytest.raises(capsule.SessionError, match=r"'return' outside of a function.*line 1"):
             await capsule.run_python("return 5")

@@ -86,7 +86,7 @@ class Call:
         if value is not None:
             over = len(value) - MAX_PRINTED_BYTES
             parts.append(f"{value[:-over]}\n({over} more characters were left out.)" if over > 0 else value)
-        if lost and not self.last:
+        if lost:
             parts.append(f"(These can't be kept for the next run: {', '.join(lost)}.)")
         return "\n".join(parts)
 

@@ -36,7 +36,7 @@ class PythonKind:
 
     def run(self, code: str, state: str | None, number: int, folder: Path, call: Call) -> Left:
         """Run a piece of code (see `Kind`)."""
-        answer = call.answer(self._file, [code, state, number], folder, PYTHON)
+        answer = call.answer(self._file, [code, state, number, not call.last], folder, PYTHON)
         if not isinstance(answer, dict) or not ("failed" in answer or "state" in answer):
             raise call.failure("wasm_error", "The guest gave an answer that isn't one.")
         if "failed" in answer:

@@ -43,13 +43,14 @@ class _Names:
         return vars, (_Session(),)
 
 
-def main(code: str, state: str | None, number: int) -> dict[str, Any]:
+def main(code: str, state: str | None, number: int, keep: bool) -> dict[str, Any]:
     """Run a piece of code.
 
     Args:
         code: Its text.
         state: What the last run left, as this function gave it.
         number: Which run it is, for messages.
+        keep: Whether another run follows.
 
     Returns:
         `state`, `value` (as text; `None`: there is none) and `lost` (names of what can't be kept); or
@@ -70,6 +71,8 @@ def main(code: str, state: str | None, number: int) -> dict[str, Any]:
         sys.stdout.flush()
         return {"failed": _told(error, path)}
     sys.stdout.flush()
+    if not keep:
+        return {"state": "", "value": text, "lost": []}
     kept, lost = _dump({name: item for name, item in names.items() if name not in own}, names)
     return {"state": base64.b64encode(kept).decode(), "value": text, "lost": lost}
 
