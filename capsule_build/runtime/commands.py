@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .process import CommandError, ProgramMissingError, quote
+from .process import CommandError, OutputError, ProgramMissingError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +40,8 @@ WITHOUT_SCRIPTS: Final = {"npm_config_ignore_scripts": "true"}
 _BASH: Final = "libexec/bash"
 _TIME_IS_OVER: Final = 124
 _NOT_FOUND: Final = 127
+_KILLED: Final = 137
+"""128 and SIGKILL's number, as shells have it."""
 _GRACE_SECONDS: Final = 30.0
 _STDERR_CHARACTERS: Final = 4000
 _STDOUT_CHARACTERS: Final = 1500
@@ -156,6 +158,8 @@ def _run(
         result = environment.run([*before, *argv], env=env, timeout=timeout + grace)
     except ProgramMissingError as error:
         return Outcome(shown, _NOT_FOUND, error.message)
+    except OutputError as error:
+        return Outcome(shown, _KILLED, error.message)
     except CommandError:
         return Outcome(shown, None, "")
     is_late = bool(before) and result.code == _TIME_IS_OVER and time.monotonic() - begun >= timeout

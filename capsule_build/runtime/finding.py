@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .process import CommandError, ProgramMissingError, quote
+from .process import CommandError, OutputError, ProgramMissingError, quote
 from .scripts import LOOK
 from .target import SHELL
 
@@ -152,6 +152,8 @@ def failure_of(
         result = environment.run(candidate.check, env=env, timeout=harness.check_timeout)
     except ProgramMissingError:
         return f"'{candidate.check[0]}' isn't there, or the loader or interpreter that it names isn't"
+    except OutputError as error:
+        return error.message.removesuffix(".")
     except CommandError:
         return f"'{line}' didn't end within {harness.check_timeout:g} s"
     if result.code == 0:

@@ -11,9 +11,11 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
+from .collecting import FloodError, TimeIsOverError, collect
 from .errors import CapsuleError
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 _TAIL_BYTES = 4000
 """How much of a failing program's output an error repeats."""
+
+MOST_BYTES = 1 << 30
+"""How much a program may print: it is held in memory. A capsule that is packed by one has some hundred MB."""
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that would end this process, and that an attached program gets instead."""
@@ -41,6 +46,10 @@ class CommandError(CapsuleError):
     def __init__(self, message: str, *, result: Result | None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.result = result
+
+
+class OutputError(CommandError):
+    """A program printed more than can be held, and was stopped."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,7 @@ def run(
     Raises:
         ProgramMissingError: The program isn't there.
         CommandError: It failed, or took too long.
+        OutputError: It printed more than `MOST_BYTES`.
     """
     try:
         process = subprocess.Popen(
@@ -128,6 +138,7 @@ def run(
             stdin=subprocess.PIPE if isinstance(stdin, bytes) else (stdin or subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,
             env=None if env is None else dict(env),
             cwd=cwd,
             start_new_session=timeout is not None,
@@ -136,20 +147,23 @@ def run(
         raise ProgramMissingError(f"'{argv[0]}' is not installed, or not on PATH.") from error
     except OSError as error:
         raise ProgramMissingError(f"'{argv[0]}' can't be started: {error.strerror}.") from error
+    deadline = None if timeout is None else time.monotonic() + timeout
     with process:
         try:
-            stdout, stderr = process.communicate(stdin if isinstance(stdin, bytes) else None, timeout=timeout)
-        except subprocess.TimeoutExpired as error:
-            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = collect(
+                process, stdin if isinstance(stdin, bytes) else None, deadline, most=MOST_BYTES
+            )
+            process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except (TimeIsOverError, subprocess.TimeoutExpired) as error:
+            _kill(process, with_children=timeout is not None)
             raise CommandError(f"'{quote(argv)}' didn't end within {timeout:g} s.", result=None) from error
+        except FloodError as error:
+            _kill(process, with_children=timeout is not None)
+            raise OutputError(
+                f"'{quote(argv)}' printed more than {MOST_BYTES >> 20} MiB, and was stopped.", result=None
+            ) from error
         except BaseException:
-            # A program in a session of its own hears no Ctrl-C, nor do its children.
-            if timeout is None:
-                process.kill()
-            else:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill(process, with_children=timeout is not None)
             raise
     result = Result(tuple(argv), process.returncode, stdout, stderr)
     if check and result.code != 0:
@@ -159,6 +173,16 @@ def run(
             result=result,
         )
     return result
+
+
+def _kill(process: subprocess.Popen[bytes], *, with_children: bool) -> None:
+    """End a program at once; one in a session of its own, with its children: they hear no Ctrl-C either."""
+    if with_children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
 
 
 def attach(argv: Sequence[str]) -> int:

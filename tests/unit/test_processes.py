@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from capsule_build.runtime.process import CommandError, ProgramMissingError, quote, run, start
+from capsule_build.runtime import process
+from capsule_build.runtime.process import CommandError, OutputError, ProgramMissingError, quote, run, start
 
 
 def python(code: str) -> list[str]:
@@ -136,7 +137,7 @@ def wait_until_it_waits() -> None:
     """Return when the main thread waits for a program's output: an interrupt finds it there."""
     main = threading.main_thread().ident
     assert main is not None
-    while "communicate" not in (frame.name for frame in traceback.extract_stack(sys._current_frames()[main])):
+    while "collect" not in (frame.name for frame in traceback.extract_stack(sys._current_frames()[main])):
         time.sleep(0.01)
 
 
@@ -178,3 +179,40 @@ def test_a_daemon_has_a_session_of_its_own(tmp_path: Path) -> None:
 
 def test_a_command_line_can_be_pasted() -> None:
     assert quote(["echo", "a b", "it's"]) == """echo 'a b' 'it'"'"'s'"""
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_what_a_program_leaves_in_the_background_is_not_waited_for(
+    tmp_path: Path, timeout: float | None
+) -> None:
+    begun = time.monotonic()
+    line = 'sleep 50 & echo $! >"$0"; (sleep 1; echo late)& echo said; echo loud >&2; exit 3'
+    result = run(["/bin/sh", "-c", line, str(tmp_path / "pid")], timeout=timeout, check=False)
+    assert time.monotonic() - begun < 20
+    assert (result.code, result.stdout, result.stderr) == (3, b"said\nlate\n", b"loud\n")
+    # It may be a service that was to be started.
+    os.kill(int(wait_for(tmp_path / "pid")), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_a_program_that_prints_without_end_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, timeout: float | None
+) -> None:
+    monkeypatch.setattr(process, "MOST_BYTES", 8 << 20)
+    with pytest.raises(OutputError, match="printed more than 8 MiB, and was stopped"):
+        run(["/bin/sh", "-c", "while :; do echo 'y or n?'; done"], timeout=timeout)
+
+
+def test_much_goes_in_and_out_at_once() -> None:
+    data = os.urandom(5 << 20)
+    result = run(["/bin/sh", "-c", "tee /dev/stderr"], stdin=data)
+    assert result.stdout == data
+    assert result.stderr == data
+    # What isn't read doesn't hold it, whether it ends or goes on.
+    assert run(["/bin/sh", "-c", "exec <&-; echo fine"], stdin=data).stdout == b"fine\n"
+    assert run(["/bin/sh", "-c", "exec >&- 2>&-; cat >/dev/null; exit 4"], stdin=data, check=False).code == 4
+
+
+def test_a_program_that_closes_its_output_still_has_its_time() -> None:
+    with pytest.raises(CommandError, match="didn't end within 1 s"):
+        run(["/bin/sh", "-c", "exec >&- 2>&-; sleep 50"], timeout=1)
