@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +28,36 @@ _NO_COLUMNS = 200
 _GAP = "  "
 
 
+_CONTROLS = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # what moves the cursor or sets colours (ECMA-48: CSI)
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\Z)"  # what sets the window's title or the clipboard (OSC and others)
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    r"|[\u202a-\u202e\u2066-\u2069]",  # what turns the direction of writing
+    re.DOTALL,
+)
+
+
+class _Console(Console):
+    """Prints what strangers wrote (a container's programs, names of files) without what a terminal obeys."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as `Console.print` does, texts without control characters."""
+        super().print(*(harmless(item) if isinstance(item, str) else item for item in objects), **options)
+
+
+def harmless(text: str) -> str:
+    """Return a text without control sequences and characters, other than line ends and tabs."""
+    return _CONTROLS.sub("", text)
+
+
 def out() -> Console:
     """Return the console of results: standard output. Rich respects NO_COLOR and knows terminals."""
-    return Console(width=_width(), soft_wrap=True, highlight=False)
+    return _Console(width=_width(), soft_wrap=True, highlight=False)
 
 
 def err() -> Console:
     """Return the console of everything that isn't a result (standard error)."""
-    return Console(stderr=True, width=_width(), soft_wrap=True, highlight=False)
+    return _Console(stderr=True, width=_width(), soft_wrap=True, highlight=False)
 
 
 def _width() -> int | None:
@@ -58,7 +81,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(escape(harmless(cell)) for cell in row))
     console.print(table)
 
 

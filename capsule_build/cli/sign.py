@@ -38,7 +38,7 @@ TrustConfig = Annotated[
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step over the network."),
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86400, help="For each step over the network."),
 ]
 
 

@@ -30,6 +30,8 @@ INSTALL_SECONDS: Final = 900.0
 CHECK_SECONDS: Final = 60.0
 """How long a check may take, where a harness doesn't say."""
 
+_MOST_SECONDS: Final = 7 * 24 * 60 * 60
+
 _KEYS: Final = (
     *("install_strategy", "entrypoint", "check_command", "setup_capsule_tag", "install_command"),
     *("openhands_version", "upload", "npm_cache", "wheelhouse", "needs", "install_env"),
@@ -312,6 +314,8 @@ class _Reader:
             raise self._wrong(f"'{key}' is not a number of seconds")
         if not math.isfinite(value) or value <= 0:
             raise self._wrong(f"'{key}' is not more than 0 seconds")
+        if value > _MOST_SECONDS:
+            raise self._wrong(f"'{key}' is more than a week, {_MOST_SECONDS} seconds")
         return float(value)
 
     def _variables(self) -> dict[str, str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from capsule_build.cli.output import print_facts, print_table
+from capsule_build.cli.output import err, harmless, print_error, print_facts, print_table
+from capsule_build.runtime.errors import CapsuleError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,3 +72,35 @@ def test_facts_are_never_cut_or_folded(
     assert capsys.readouterr().out == (
         f"  signed by  {LONG}\n  texts      a/LICENSE\n             [b]/LICENSE\n  none\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m and \x1b[1;4Hmoved", "red and moved"),
+        ("a\x1b]0;title\x07b\x1b]52;c;aGk=\x1b\\c", "abc"),
+        ("unended \x1b]0;title", "unended "),
+        ("over\rwritten\x08\x07\x00\x7f\x9b", "overwritten"),
+        ("user\u202egpj.exe", "usergpj.exe"),
+        ("plain [brackets]\n\ttab, \u540d\u524d, \udcff", "plain [brackets]\n\ttab, \u540d\u524d, \udcff"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_left_out(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+def test_what_a_strangers_program_said_reaches_no_terminal_as_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evil = "\x1b]0;mine\x07\x1b[2Jgone"
+    terminals = {stream: Terminal() for stream in ("stdout", "stderr")}
+    for stream, terminal in terminals.items():
+        monkeypatch.setattr(sys, stream, terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    print_error(CapsuleError(f"it said: {evil}", hint=evil))
+    err().print(evil, markup=False)
+    print_table(("name",), [(evil,)])
+    print_facts([(evil, evil)])
+    printed = "".join(terminal.getvalue() for terminal in terminals.values())
+    assert printed.count("gone") == 6
+    assert not re.search("mine|\x1b\\]|\x1b\\[2J", printed)

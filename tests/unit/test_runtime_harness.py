@@ -95,6 +95,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
     (without(check_command="'a"), "can't be taken apart"),
     (without(install_command="a\0b"), "NUL"),
     (without(install_timeout=0), "not more than 0 seconds"),
+    (without(check_timeout=1e10), "'check_timeout' is more than a week"),
     (without(check_timeout=True), "not a number of seconds"),
     (without(check_timeout="5"), "not a number of seconds"),
     (without(install_env={"A=B": "1"}), "no name of a variable"),
