@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..release.policy import Verified, VerifiedTask
+    from ..sandbox.options import Policy
 
 SCHEMA_VERSION: Final = "capsule-build.verify.v1"
 
@@ -78,10 +79,12 @@ def _print_verified(verified: list[Verified | VerifiedTask]) -> None:
 def _particulars(item: Verified | VerifiedTask) -> list[tuple[str, str]]:
     """Return what is told of one kind of bundle only."""
     from ..release.policy import VerifiedTask
+    from ..sandbox.granted import describe
 
     if isinstance(item, VerifiedTask):
         guest = item.artifact.guest
-        return [("tasks", ", ".join(item.artifact.file.tasks)), ("guest", f"{guest.language} {guest.sha256}")]
+        tasks = [(f"task {name}", describe(task)) for name, task in item.artifact.file.tasks.items()]
+        return [("guest", f"{guest.language} {guest.sha256}"), *tasks]
     return [("overrides", ", ".join(item.provenance.overrides) or "none")]
 
 
@@ -109,5 +112,11 @@ def _particulars_json(item: Verified | VerifiedTask) -> dict[str, object]:
     from ..release.policy import VerifiedTask
 
     if isinstance(item, VerifiedTask):
-        return {"tasks": list(item.artifact.file.tasks), "guest": item.artifact.guest._asdict()}
+        tasks = {name: _json_of(task) for name, task in item.artifact.file.tasks.items()}
+        return {"guest": item.artifact.guest._asdict(), "tasks": tasks}
     return {"overrides": list(item.provenance.overrides)}
+
+
+def _json_of(policy: Policy) -> dict[str, object]:
+    folders = [folder._asdict() for folder in policy.folders]
+    return {**policy._asdict(), "folders": folders}

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from . import process
 from .errors import CapsuleError
-from .registry import Resolved, load_registry
+from .registry import Resolved, ResolvedTask, load_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from .registry_parts import Wanted
     from .store import Store
 
 ENGINES: Final = ("docker", "podman")
@@ -59,10 +60,11 @@ def _engine(name: str) -> Check:
 
 def _registry(lock: Path) -> Check:
     try:
-        capsules = load_registry(lock).capsules
+        registry = load_registry(lock)
     except CapsuleError as error:
         return Check("registry lock", "fail", error.message, error.hint)
-    return Check("registry lock", "ok", f"{lock} names {', '.join(sorted(capsules)) or 'nothing'}.")
+    names = [*sorted(registry.capsules), *sorted(registry.tasks)]
+    return Check("registry lock", "ok", f"{lock} names {', '.join(names) or 'nothing'}.")
 
 
 def _store(store: Store) -> Check:
@@ -77,16 +79,19 @@ def _store(store: Store) -> Check:
 def _bundles(lock: Path, store: Store) -> Iterator[Check]:
     """Say of each bundle for this architecture whether it can be had: containers may be of either libc."""
     try:
-        capsules = load_registry(lock).capsules
+        registry = load_registry(lock)
     except CapsuleError:
         return
-    for tag, capsule in sorted(capsules.items()):
+    for tag, capsule in sorted(registry.capsules.items()):
         for platform, variant in sorted(capsule.variants.items()):
             if platform.architecture == os.uname().machine and variant.revoked is None:
                 yield _bundle(store, Resolved(tag, platform, capsule, variant))
+    for name, task in sorted(registry.tasks.items()):
+        if task.revoked is None:
+            yield _bundle(store, ResolvedTask(name, task))
 
 
-def _bundle(store: Store, resolved: Resolved) -> Check:
+def _bundle(store: Store, resolved: Wanted) -> Check:
     name = f"{resolved.tag} for {resolved.platform}"
     try:
         if store.has(resolved):

@@ -261,7 +261,8 @@ def test_a_folder_for_bundles_is_what_the_lock_is_made_of(bench: Bench) -> None:
 
     assert tool("sign", "--dist", "dist", "--key", str(key)).code == 0
     verified = tool("verify", "--dist", "dist", "--public-key", str(public(key)), "--json")
-    assert json.loads(verified.stdout)["bundles"][0]["tasks"] == ["main"]
+    granted = json.loads(verified.stdout)["bundles"][0]["tasks"]["main"]
+    assert (granted["fuel"], granted["folders"], granted["hosts"]) == (2_000_000_000, [], [])
     assert tool("lock", "--dist", "dist", "--lock", "my.lock.json").code == 0
     assert tool("lock", "--dist", "dist", "--lock", "my.lock.json", "--check").code == 0
     entry = json.loads((bench.folder / "my.lock.json").read_text())["tasks"]["hello"]

@@ -24,8 +24,9 @@ from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
 from capsule_build.sandbox.artifact import MAX_ARTIFACT_BYTES, read_artifact
 from capsule_build.sandbox.exporting import export_set
+from capsule_build.sandbox.granted import describe
 from capsule_build.sandbox.guests import Guest, compare, guest_of
-from capsule_build.sandbox.options import ConfigError
+from capsule_build.sandbox.options import ConfigError, Folder, Policy
 from capsule_build.sbom import TaskBundle, check_sbom, make_task_sbom, used_npm_packages
 from tests.releases import without_schema
 from tests.signed import KINDS, Shelf, edited, instance, policy, shelf, sign
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from capsule_build.release.policy import KeylessPolicy, Policy
+    from capsule_build.release.policy import KeylessPolicy
+    from capsule_build.release.policy import Policy as Asked
 
 __all__ = ["instance", "policy", "shelf"]
 
@@ -175,6 +177,15 @@ def test_another_guest_is_told_once_or_refused() -> None:
     for language in ("python", "javascript"):
         compare(guest_of(language), "x.wasm", must_be_same=True, say=heard.append)
     assert len(heard) == 1
+
+
+def test_grants_are_told_in_words() -> None:
+    assert describe(Policy("main", "main")) == "compute 2000000000; files none; hosts none; variables none"
+    folders = (Folder("./x", True), Folder("y", False))
+    much = Policy("a", "a", False, 5, 64 << 20, 500, 2, folders, ("*",), ("K",))
+    assert describe(much) == (
+        "compute 5; ram 67108864; timeout 500 ms; retries 2; files ./x (rw), y (ro); hosts *; variables K"
+    )
 
 
 # What lies beside it
@@ -381,7 +392,7 @@ def signed(tmp_path: Path, keys: tuple[Path, KeyPolicy], monkeypatch: pytest.Mon
     return sign_task(lay_task(tmp_path, collected(own={"helper.py": b"H = 1\n"})), keys[0])
 
 
-def refused(outputs: Outputs, asked: Policy, reason: str, kind: type[CapsuleError] = SignatureError) -> None:
+def refused(outputs: Outputs, asked: Asked, reason: str, kind: type[CapsuleError] = SignatureError) -> None:
     with pytest.raises(kind, match=reason) as caught:
         verify_release(outputs.bundle, asked)
     assert caught.value.exit_code == kind.exit_code
