@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..runtime.rules import shown
+
 if TYPE_CHECKING:
     from .options import Policy
 
@@ -17,7 +19,8 @@ def describe(policy: Policy) -> str:
         said.append(f"timeout {policy.timeout_ms} ms")
     if policy.max_retries:
         said.append(f"retries {policy.max_retries}")
-    folders = [f"{folder.path} ({'rw' if folder.writable else 'ro'})" for folder in policy.folders]
+    # A path may hold anything, also what a terminal would take for a command.
+    folders = [f"{shown(folder.path)} ({'rw' if folder.writable else 'ro'})" for folder in policy.folders]
     for what, names in (("files", folders), ("hosts", policy.hosts), ("variables", policy.variables)):
         said.append(f"{what} {', '.join(names) or 'none'}")
     return "; ".join(said)

@@ -181,10 +181,10 @@ def test_another_guest_is_told_once_or_refused() -> None:
 
 def test_grants_are_told_in_words() -> None:
     assert describe(Policy("main", "main")) == "compute 2000000000; files none; hosts none; variables none"
-    folders = (Folder("./x", True), Folder("y", False))
+    folders = (Folder("./x\n", True), Folder("y", False))
     much = Policy("a", "a", False, 5, 64 << 20, 500, 2, folders, ("*",), ("K",))
     assert describe(much) == (
-        "compute 5; ram 67108864; timeout 500 ms; retries 2; files ./x (rw), y (ro); hosts *; variables K"
+        "compute 5; ram 67108864; timeout 500 ms; retries 2; files ./x\\n (rw), y (ro); hosts *; variables K"
     )
 
 
