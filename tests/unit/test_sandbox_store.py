@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
 import pytest
 
-from capsule_build.sandbox.memory import Region, regions
+from capsule_build.sandbox.memory import LinearMemories, Region, regions
 from capsule_build.sandbox.store import MAX_COMPILED, Store, StoreError, default_root, prepare
 
 CODE = b"machine code" * 1000
@@ -142,6 +143,21 @@ def test_memories_are_told_from_the_map_of_a_process(tmp_path: Path) -> None:
         "c0000-d0000 rw-p 00000000 fe:00 1 /x/guest.cwasm (deleted)\n"
     )
     assert regions(str(maps)) == [Region(0x10000, 0x50000), Region(0xC0000, 0xD0000)]
+
+
+def test_the_kernel_says_of_single_parts_what_its_list_says(tmp_path: Path) -> None:
+    file = tmp_path / "guest.cwasm"
+    file.write_bytes(bytes(1 << 20))
+    memories = LinearMemories()
+    while memories.add() is not None:
+        pass
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY):
+        there = [region for region in regions() if region.end - region.start >= 1 << 20]
+        start = memories.add()
+        assert start in [region.start for region in there]
+        assert memories.size(start) == next(r.end - r.start for r in there if r.start == start)
+    memories.forget(start)
+    assert memories.size(start) == memories.size(None) == 0
 
 
 def test_notes_are_private_and_few(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
