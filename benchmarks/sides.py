@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .bench import Bench
 
 VERSION = "0.8.10"
+ADAPTER = "0.3.5"
 OURS = Path(sys.executable).with_name("capsule")
 HELLO = """from capsule import task
 
@@ -31,6 +32,13 @@ def theirs(bench: Bench) -> Path:
     if not program.exists():
         run([sys.executable, "-m", "venv", str(environment)])
         run([str(environment / "bin" / "pip"), "install", "-q", f"capsule-run=={VERSION}"], timeout=600)
+    return program
+
+
+def adapter(bench: Bench) -> Path:
+    """Return their program, as `theirs` does, with their adapter for Python programs beside it."""
+    program = theirs(bench)
+    run([str(program.with_name("pip")), "install", "-q", f"capsule-run-adapter=={ADAPTER}"], timeout=600)
     return program
 
 
