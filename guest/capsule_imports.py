@@ -4,6 +4,7 @@ import builtins
 import importlib.abc
 import importlib.machinery
 import linecache
+import marshal
 import sys
 import types
 
@@ -59,12 +60,22 @@ def install() -> None:
     sys.path_importer_cache.clear()
 
 
-def _compile(source: str, path: str):
+def _know_lines(source: str, path: str) -> None:
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+
+
+def _compile(source: str, path: str):
+    _know_lines(source, path)
     return compile(source, path, "exec", dont_inherit=True)
 
 
-def load_main(path: str, source: str) -> types.ModuleType:
+def prepare_main(path: str, source: str, compiled: bytes) -> types.CodeType | None:
+    """Return the code of the task's file, where it was compiled before (as `capsule_reading` does it)."""
+    _know_lines(source, path)
+    return marshal.loads(compiled) if compiled else None
+
+
+def load_main(path: str, source: str, code: types.CodeType | None) -> types.ModuleType:
     """Run the task's file as a module and return it."""
     name = path.rpartition("/")[2].removesuffix(".py")
     if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
@@ -73,7 +84,8 @@ def load_main(path: str, source: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = path
     module.__builtins__ = builtins
-    code = _compile(source, path)
+    if code is None:
+        code = _compile(source, path)
     sys.modules[name] = module
     exec(code, module.__dict__)
     return module

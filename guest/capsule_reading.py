@@ -1,6 +1,11 @@
 """What a file says of its tasks, read from its syntax: no line of it is run for that."""
 
 import ast
+import binascii
+import marshal
+
+_MAX_COMPILED = 1 << 18
+"""Characters of a source that is compiled ahead: what a larger one is compiled to would be kept by nobody."""
 
 _OPTIONS = (
     "name",
@@ -19,12 +24,14 @@ class _Problem(Exception):
 
 
 def describe(source: str, path: str) -> dict:
-    """Return `{"tasks": [...], "functions": [...]}`, or `{"problem": sentence}`.
+    """Return `{"tasks": [...], "functions": [...], "code": text}`, or `{"problem": sentence}`.
 
-    A task is `{"name", "function", "line", "options"}`, with the options as the file has them.
+    A task is `{"name", "function", "line", "options"}`, with the options as the file has them. The code is
+    what the file is compiled to, in base64; or None.
     """
     try:
         tree = ast.parse(source, path)
+        code = _compiled(tree, path) if len(source) <= _MAX_COMPILED else None
         body = list(_statements(tree.body))
         constants = _constants(body)
         functions = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -41,7 +48,16 @@ def describe(source: str, path: str) -> dict:
         return {"problem": f"{path}: it can't be read: {type(error).__name__}: {error}"}
     except _Problem as error:
         return {"problem": str(error)}
-    return {"tasks": tasks, "functions": [node.name for node in functions]}
+    return {"tasks": tasks, "functions": [node.name for node in functions], "code": code}
+
+
+def _compiled(tree: ast.Module, path: str) -> str | None:
+    try:
+        code = compile(tree, path, "exec", dont_inherit=True)
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
+        # Said when it is run, where it is the task's error.
+        return None
+    return binascii.b2a_base64(marshal.dumps(code), newline=False).decode()
 
 
 def _statements(body):

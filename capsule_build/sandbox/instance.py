@@ -59,6 +59,7 @@ class Setup(Record):
         output: Hears what is printed: 1 or 2, and bytes.
         answer: Answers the guest's requests to the host.
         carrier: Gives it the memory that another one has left, and keeps what it leaves; `None`: nobody does.
+        preparation: The guest's first request, of two; `None`: it has one.
     """
 
     fuel: int
@@ -69,6 +70,7 @@ class Setup(Record):
     output: Callable[[int, bytes], None]
     answer: Callable[[bytes, Instance], bytes]
     carrier: MemoryCarrier | None = None
+    preparation: bytes | None = None
 
 
 class Outcome(Record):
@@ -123,8 +125,28 @@ class Instance:
         self.child: Instance | None = None
         self._machine = machine
         self._context = 0
+        self._begun = False
+        self._request: bytes | None = None
         self._outcome: Outcome | None = None
+        self._asked = _thread.allocate_lock()
         self._done = _thread.allocate_lock()
+
+    def begin(self) -> None:
+        """Make and prepare it, on its own thread, where it waits for its request."""
+        self._begun = True
+        self._asked.acquire()
+        self._done.acquire()
+        with _starting:
+            before = _thread.stack_size(THREAD_STACK_BYTES)
+            try:
+                _thread.start_new_thread(self._thread, ())
+            finally:
+                _thread.stack_size(before)
+
+    def dismiss(self) -> None:
+        """End it, which has begun and won't get a request."""
+        self.cancel("cancelled")
+        self._asked.release()
 
     def run(self, request: bytes) -> Outcome:
         """Run the guest's one function to its end, and wait for that no longer than its time.
@@ -136,13 +158,10 @@ class Instance:
             raise WasmError(
                 f"{MAX_ABANDONED} tasks of this process still wait in calls of the system, past their time."
             )
-        self._done.acquire()
-        with _starting:
-            before = _thread.stack_size(THREAD_STACK_BYTES)
-            try:
-                _thread.start_new_thread(self._thread, (request,))
-            finally:
-                _thread.stack_size(before)
+        self._request = request
+        if not self._begun:
+            self.begin()
+        self._asked.release()
         try:
             finished = self._wait()
         except BaseException:
@@ -192,24 +211,13 @@ class Instance:
             # It has just ended by itself.
             _abandoned.discard(self.identity)
 
-    def _thread(self, request: bytes) -> None:
-        try:
-            self._outcome = self._run(request)
-        except Exception as error:
-            self._outcome = Outcome("trap", f"{type(error).__name__}: {error}".encode(), 0, 0)
-        finally:
-            _abandoned.discard(self.identity)
-            self._done.release()
-
-    def _run(self, request: bytes) -> Outcome:
+    def _thread(self) -> None:
         store = lib.wasmtime_store_new(self._machine.engine, self.identity, abi.NO_FINALIZER)
         self._context = lib.wasmtime_store_context(store)
         _running[self.identity] = self
-        # Held until the store is gone: Wasmtime keeps no reference to them.
-        keep = self._configure(store)
         memory = None
-        kind, text = "answer", b""
         try:
+            self._configure(store)
             handle = abi.InstanceHandle()
             with _memories.lock:
                 error = lib.wasmtime_component_linker_instantiate(
@@ -217,31 +225,36 @@ class Instance:
                 )
                 check(error)
                 memory = _memories.add()
-            text = self._carried(handle, request, memory)
+            kind, text = "answer", self._answered(handle, memory)
         except WasmError as error:
             kind, text = self._why(error)
-        finally:
+        except Exception as error:
+            kind, text = "trap", f"{type(error).__name__}: {error}".encode()
+        try:
             fuel = self.setup.fuel - self.fuel_left()
-            size = _memories.size(memory)
+            self._outcome = Outcome(kind, text, fuel, _memories.size(memory))
+        finally:
+            _abandoned.discard(self.identity)
             with _memories.lock:
+                # Who waits goes on before it is taken apart; but no other one is made before that is done.
+                self._done.release()
                 lib.wasmtime_store_delete(store)
                 _memories.forget(memory)
-            del _running[self.identity], keep
-        return Outcome(kind, text, fuel, size)
+            del _running[self.identity]
 
-    def _configure(self, store: int) -> list[Any]:
+    def _answered(self, handle: abi.InstanceHandle, memory: int | None) -> bytes:
+        if self.setup.preparation is not None:
+            self._call(handle, self.setup.preparation)
+        self._asked.acquire()
+        return b"" if self._request is None else self._carried(handle, self._request, memory)
+
+    def _configure(self, store: int) -> None:
         setup = self.setup
         memory = _UNLIMITED if setup.memory is None else setup.memory
         lib.wasmtime_store_limiter(store, memory, _TABLE_ELEMENTS, _UNLIMITED, _UNLIMITED, _UNLIMITED)
         wasi = lib.wasi_config_new()
-        keep: list[Any] = []
-        for handle, register in (
-            (1, lib.wasi_config_set_stdout_custom),
-            (2, lib.wasi_config_set_stderr_custom),
-        ):
-            callback = self._writer(handle)
-            keep.append(callback)
-            register(wasi, callback, None, abi.NO_FINALIZER)
+        lib.wasi_config_set_stdout_custom(wasi, _STDOUT, self.identity, abi.NO_FINALIZER)
+        lib.wasi_config_set_stderr_custom(wasi, _STDERR, self.identity, abi.NO_FINALIZER)
         names = abi.strings([name.encode() for name in setup.environment])
         values = abi.strings(
             [value.encode("utf-8", "surrogateescape") for value in setup.environment.values()]
@@ -256,30 +269,11 @@ class Instance:
                 raise WasmError(f"The folder {folder.guest} can't be given to the task.")
         check(lib.wasmtime_context_set_wasi(self._context, wasi))
         self.set_fuel(setup.fuel)
-        asked = abi.EPOCH_CALLBACK(self._shall_go_on)
-        keep.append(asked)
-        lib.wasmtime_store_epoch_deadline_callback(store, asked, None, abi.NO_FINALIZER)
+        lib.wasmtime_store_epoch_deadline_callback(store, _GOES_ON, self.identity, abi.NO_FINALIZER)
         lib.wasmtime_context_set_epoch_deadline(self._context, 1)
         if self.stop is not None:
             # It was cancelled before: the epoch that would have told it is past.
             lib.wasmtime_context_set_epoch_deadline(self._context, 0)
-        return keep
-
-    def _shall_go_on(self, _context: int, _data: int | None, delta: Any, kind: Any) -> int:
-        if self.stop is not None:
-            return abi.new_error(self.stop)
-        delta[0], kind[0] = 1, 0
-        return 0
-
-    def _writer(self, number: int) -> Any:
-        def write(_data: int | None, pointer: int, size: int) -> int:
-            try:
-                self.setup.output(number, ctypes.string_at(pointer, size))
-            except Exception:
-                return size
-            return size
-
-        return abi.OUTPUT_CALLBACK(write)
 
     def _carried(self, handle: abi.InstanceHandle, request: bytes, memory: int | None) -> bytes:
         carrier = self.setup.carrier
@@ -317,3 +311,27 @@ class Instance:
         if "all fuel consumed" in error.message:
             return "fuel", b""
         return "trap", reason.encode("utf-8", "replace")[-2000:]
+
+
+def _shall_go_on(_context: int, identity: int, delta: Any, kind: Any) -> int:
+    stop = _running[identity].stop
+    if stop is not None:
+        return abi.new_error(stop)
+    delta[0], kind[0] = 1, 0
+    return 0
+
+
+def _writer(number: int) -> Any:
+    def write(identity: int, pointer: int, size: int) -> int:
+        try:
+            _running[identity].setup.output(number, ctypes.string_at(pointer, size))
+        except Exception:
+            return size
+        return size
+
+    return abi.OUTPUT_CALLBACK(write)
+
+
+_GOES_ON: Final = abi.EPOCH_CALLBACK(_shall_go_on)
+_STDOUT: Final = _writer(1)
+_STDERR: Final = _writer(2)

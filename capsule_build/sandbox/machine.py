@@ -43,6 +43,7 @@ class Kind(Record):
         smallest: Bytes of memory, that any task can start in.
         stack: Bytes of native stack for WebAssembly.
         waits: Whether its function is one that waits (`async` in WIT), as that of an engine with promises is.
+        prepares: Whether it takes a file first, and then a request to run a task of it.
     """
 
     key: Callable[[], str]
@@ -51,6 +52,7 @@ class Kind(Record):
     smallest: int
     stack: int
     waits: bool
+    prepares: bool = False
 
 
 class Machine:
@@ -76,6 +78,7 @@ class Machine:
     ) -> None:
         self._kind = kind or PYTHON
         self.smallest = self._kind.smallest
+        self.prepares = self._kind.prepares
         config = lib.wasm_config_new()
         lib.wasmtime_config_consume_fuel_set(config, True)
         lib.wasmtime_config_epoch_interruption_set(config, True)
@@ -184,7 +187,13 @@ def _ready_guest() -> bytes:
 
 
 PYTHON: Final = Kind(
-    guest_key, _ready_guest, "the guest's Python (about 20 s)", START_BYTES, STACK_BYTES, waits=False
+    guest_key,
+    _ready_guest,
+    "the guest's Python (about 20 s)",
+    START_BYTES,
+    STACK_BYTES,
+    waits=False,
+    prepares=True,
 )
 
 

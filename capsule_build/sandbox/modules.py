@@ -32,6 +32,9 @@ _CALLED: Final = rb"(?:import_module|__import__)\(\s*['\"]([\w.]+)['\"]"
 _MACHINE_CODE: Final = (".so", ".pyd", ".dylib")
 
 
+_environments: dict[str | None, list[Source]] = {}
+
+
 class Source(Record):
     """One place of modules.
 
@@ -188,10 +191,23 @@ def from_folder(folder: str, source: bytes, packages: Iterable[str]) -> Modules:
         source: The file's bytes.
         packages: Folders of installed packages, before the active virtual environment's.
     """
-    own = FolderTree(folder)
-    sources = [Source(own, closure(own, source), "")]
-    sources += [Source(FolderTree(path), None, PACKAGES) for path in (*packages, *environment_packages())]
-    return Modules(sources)
+    sources = []
+    if imported(source):
+        own = FolderTree(folder)
+        sources.append(Source(own, closure(own, source), ""))
+    sources += [Source(FolderTree(path), None, PACKAGES) for path in packages]
+    return Modules([*sources, *_environment_sources()])
+
+
+def _environment_sources() -> list[Source]:
+    key = os.environ.get("VIRTUAL_ENV")
+    if key not in _environments:
+        # Once for all requests of a process.
+        found = [Source(FolderTree(path), None, PACKAGES) for path in environment_packages()]
+        if not found:
+            return []
+        _environments[key] = found
+    return _environments[key]
 
 
 def environment_packages() -> list[str]:

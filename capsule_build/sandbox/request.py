@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final
 
+    from .standby import Standby
+
 _NOT_AS_IT_MUST_BE: Final = (
     ConfigError.exit_code,
     ContractError.exit_code,
@@ -66,6 +68,7 @@ def perform(
     output: Callable[[int, bytes], None],
     event: Callable[[str, str], None],
     say: Callable[[str], None],
+    standby: Standby | None = None,
 ) -> dict[str, Any]:
     """Run a file and return the envelope of its entry task.
 
@@ -74,6 +77,7 @@ def perform(
         output: Hears what the tasks print: 1 or 2, and bytes.
         event: Hears a task's name and what became of it.
         say: Hears what takes its time, where the sandbox must be prepared first.
+        standby: Has an instance ready, for a process that has many requests.
 
     Raises:
         CapsuleError: It can't be run.
@@ -137,7 +141,8 @@ def perform(
         from .trace import Trace
 
         trace = Trace(request.working, name, project.version, say)
-    context = Context(file, engine, request.working, output, event, request.shared_compute, trace)
+    shared = request.shared_compute
+    context = Context(file, engine, request.working, output, event, shared, trace, standby=standby)
     try:
         return run_entry(context, request.args, kwargs=request.kwargs, mounts=mounts)
     finally:
@@ -151,10 +156,11 @@ def attempt(
     output: Callable[[int, bytes], None],
     event: Callable[[str, str], None],
     say: Callable[[str], None],
+    standby: Standby | None = None,
 ) -> dict[str, Any]:
     """Run a file as `perform` does, and return an envelope also where it can't be run."""
     try:
-        return perform(request, output=output, event=event, say=say)
+        return perform(request, output=output, event=event, say=say, standby=standby)
     except CapsuleError as error:
         return refusal(error)
 

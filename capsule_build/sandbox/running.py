@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .javascript.image import MemoryCarrier
     from .options import Policy
     from .source import TaskFile
+    from .standby import Standby
     from .trace import Trace
 
 MAX_DEPTH: Final = 32
@@ -71,6 +72,7 @@ class Context(Record):
         trace: Where it is written what became of each; `None`: nowhere.
         begun: Hears of each instance before it runs, so that it can be cancelled.
         carrier: Of a run of a session in JavaScript: carries the guest's memory from run to run.
+        standby: Has an instance ready for the entry task, where that is known before; `None`: it is made now.
     """
 
     file: TaskFile
@@ -82,6 +84,7 @@ class Context(Record):
     trace: Trace | None = None
     begun: Callable[[Instance], None] | None = None
     carrier: MemoryCarrier | None = None
+    standby: Standby | None = None
 
 
 class Caller(Record):
@@ -146,23 +149,25 @@ def _run(
     if context.trace is not None:
         row = context.trace.begin(policy, None if caller is None else caller.row)
     context.event(policy.name, "pending")
-    request = jsontext.dumps(
-        {
-            "op": "run" if context.carrier is None else "piece",
-            "source": context.file.source,
-            "path": context.file.path,
-            "task": policy.name,
-            "function": policy.function,
-            "plain": policy.plain,
-            "args": args,
-            "kwargs": kwargs,
-        }
-    ).encode()
+    of_task = {
+        "op": "run" if context.carrier is None else "piece",
+        "task": policy.name,
+        "function": policy.function,
+        "plain": policy.plain,
+        "args": args,
+        "kwargs": kwargs,
+    }
+    preparation = None
+    if context.machine.prepares:
+        preparation = context.file.preparation()
+    else:
+        of_task |= {"source": context.file.source, "path": context.file.path}
+    request = jsontext.dumps(of_task).encode()
     fuel = ram = retries = 0
     requests: list[dict[str, Any]] = []
     while True:
         context.event(policy.name, "running")
-        result, error, outcome = _try(context, policy, request, mounts, caller, requests, row)
+        result, error, outcome = _try(context, policy, preparation, request, mounts, caller, requests, row)
         fuel += outcome.fuel if outcome is not None else 0
         ram = max(ram, outcome.memory if outcome is not None else 0)
         late = caller is not None and caller.deadline is not None and time.monotonic() >= caller.deadline
@@ -204,6 +209,7 @@ def _envelope(
 def _try(
     context: Context,
     policy: Policy,
+    preparation: bytes | None,
     request: bytes,
     mounts: Sequence[Mount],
     caller: Caller | None,
@@ -226,10 +232,10 @@ def _try(
     def serve(asked: bytes, instance: Instance) -> bytes:
         return _serve(context, policy, asked, Caller(instance, depth, deadline, row), requests)
 
-    instance = Instance(
-        context.machine,
-        Setup(fuel, policy.memory, deadline, folders, environment, context.output, serve, context.carrier),
-    )
+    limits = fuel, policy.memory, deadline
+    setup = Setup(*limits, folders, environment, context.output, serve, context.carrier, preparation)
+    standby = context.standby if caller is None else None
+    instance = Instance(context.machine, setup) if standby is None else standby.take(context.machine, setup)
     if context.begun is not None:
         context.begun(instance)
     try:
@@ -334,6 +340,9 @@ def _serve(
         )
     except CapsuleError as error:
         return _refusal("error", error.message)
+    if caller.deadline is not None and time.monotonic() >= caller.deadline:
+        # Who waits for it may not have seen yet that its time is over.
+        caller.instance.cancel("timeout")
     return jsontext.dumps({"answer": given}).encode()
 
 
@@ -355,15 +364,6 @@ def _given(
             return context.file.modules.data(request["package"], request["path"])
         case _:
             raise ValueError("the host has no such operation")
-
-
-def _print(context: Context, stream: Any, text: str) -> None:
-    data = text.encode()
-    try:
-        context.output(2 if stream == 2 else 1, data)
-    except OSError:
-        # Who reads has had enough, which is nothing of the task's.
-        pass
 
 
 def _refusal(kind: str, message: str) -> bytes:

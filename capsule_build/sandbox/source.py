@@ -8,6 +8,7 @@ decided by the host.
 from __future__ import annotations
 
 import _blake2
+import binascii
 import os
 import time
 
@@ -32,6 +33,9 @@ MAX_SOURCE_BYTES: Final = 8 << 20
 _READING_MEMORY: Final = 1 << 30
 _READING_SECONDS: Final = 10.0
 _REMEMBERED: Final = 64
+_last: list[Any] = []
+"""What `load_source` has read last: of what, and what that says, in one. A worker has one file many times."""
+
 _descriptions: dict[tuple[str, str, str, str | None], dict[str, Any]] = {}
 
 
@@ -45,6 +49,7 @@ class TaskFile(Record):
             point.
         entry: The name of the task that a run begins with.
         modules: What it can import.
+        code: What the guest has compiled it to; empty: it is compiled when it is run.
     """
 
     path: str
@@ -52,6 +57,12 @@ class TaskFile(Record):
     tasks: Mapping[str, Policy]
     entry: str
     modules: Modules
+    code: bytes = b""
+
+    def preparation(self) -> bytes:
+        """Return the request by which a guest prepares to run tasks of it (see `guest/capsule_guest.py`)."""
+        head = jsontext.dumps({"op": "prepare", "path": self.path, "code": len(self.code)})
+        return f"{head}\n{self.code.decode('latin-1')}{self.source}".encode("utf-8", "replace")
 
 
 def load_source(path: str, project: Project, machine: Machine, *, packages: Sequence[str] = ()) -> TaskFile:
@@ -67,14 +78,27 @@ def load_source(path: str, project: Project, machine: Machine, *, packages: Sequ
         ConfigError: It isn't there, isn't Python, or what it says of its tasks can't be.
     """
     data = read_file(path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8: {error}.") from None
     name = os.path.basename(path)
-    tasks, entry = read_tasks(text, name, project, machine)
+    key = (machine.key, name, data, project)
+    # Read once: another thread may put its own there.
+    last = _last[0] if _last else None
+    if last is None or last[0] != key:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path} is not UTF-8: {error}.") from None
+        tasks, entry = read_tasks(text, name, project, machine)
+        last = key, (text, tasks, entry, compiled(text, name, machine))
+        _last[:] = [last]
+    text, tasks, entry, code = last[1]
     folder = os.path.dirname(os.path.abspath(path))
-    return TaskFile(name, text, tasks, entry, from_folder(folder, data, packages))
+    return TaskFile(name, text, tasks, entry, from_folder(folder, data, packages), code)
+
+
+def compiled(text: str, name: str, machine: Machine) -> bytes:
+    """Return what the guest compiles a Python file to, for `TaskFile`; nothing, where that is too large."""
+    code = _describe(text, name, machine, None).get("code")
+    return binascii.a2b_base64(code) if isinstance(code, str) else b""
 
 
 def read_file(path: str, *, limit: int = MAX_SOURCE_BYTES) -> bytes:

@@ -114,6 +114,39 @@ def test_limits_and_grants_are_the_same_at_each_call(bench: Bench, talk: Talk) -
     assert talk.ask(file="file.py")["output"]["result"] == "changed"
 
 
+def test_an_instance_that_waits_is_only_for_a_request_like_the_last(bench: Bench) -> None:
+    told = "import os\nseen = []\n@task(name='main', {options})\ndef main(name):\n    seen.append(name)\n"
+    told += "    return [seen, os.environ.get('CAPSULE_T_C'), {more}]\n"
+
+    def write(options: str, more: str) -> None:
+        bench.write("a.py", HEAD + told.format(options=options, more=more))
+
+    write("env_variables=['CAPSULE_T_C']", "1")
+    (bench.folder / ".env").write_text("CAPSULE_T_C=one")
+    other = bench.write("b.py", f"{HEAD}@task(name='main')\ndef main(_): return os.getcwd()\nimport os\n")
+    bench.write("mounted/file", "in")
+    talk = Talk(bench.folder, "--jobs", "1")
+    try:
+        first = talk.ask(file="a.py", args=["x"])["output"]
+        for name in ("y", "z"):
+            again = talk.ask(file="a.py", args=[name])["output"]
+            assert again["result"] == [[name], "one", 1]
+            assert again["execution"]["fuel_consumed"] == first["execution"]["fuel_consumed"]
+        (bench.folder / ".env").write_text("CAPSULE_T_C=two")
+        assert talk.ask(file="a.py", args=["x"])["output"]["result"] == [["x"], "two", 1]
+        write("env_variables=['CAPSULE_T_C']", "2")
+        assert talk.ask(file="a.py", args=["x"])["output"]["result"] == [["x"], "two", 2]
+        write("compute=100_000", "2")
+        assert talk.ask(file="a.py", args=["x"])["output"]["error"]["error_type"] == "fuel_exhausted"
+        write("", "open('/m/file').read()")
+        assert not talk.ask(file="a.py", args=["x"])["output"]["success"]
+        mounted = talk.ask(file="a.py", args=["x"], mounts=["mounted::/m"])["output"]
+        assert mounted["result"] == [["x"], None, "in"]
+        assert talk.ask(file=str(other), args=["x"])["output"]["result"] == "/"
+    finally:
+        talk.close()
+
+
 def test_two_hundred_at_once_are_all_answered_rightly(bench: Bench, talk: Talk) -> None:
     bench.write("file.py", "def main(n):\n    return [n, sum(range(n)), 'x' * n]\n")
     asked = b"".join(

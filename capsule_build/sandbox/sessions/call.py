@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..instance import Instance
     from ..javascript.image import MemoryCarrier
+    from ..machine import Machine
     from ..source import TaskFile
 
 FOLDER: Final = "/workspace"
@@ -112,7 +113,7 @@ class Call:
         """
         context = Context(
             file,
-            machine(_say, language),
+            engine(language),
             str(Path.cwd()),
             self.hear,
             lambda _task, _state: None,
@@ -129,6 +130,11 @@ class Call:
     def failure(self, error_type: str, message: str) -> SessionError:
         """Return the error that ends it, with what it has printed."""
         return SessionError(message, error_type=error_type, printed=self.printed())
+
+
+def engine(language: str) -> Machine:
+    """Return this process's machine for a language."""
+    return machine(_say, language)
 
 
 def _say(text: str) -> None:

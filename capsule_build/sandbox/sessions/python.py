@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from ...runtime.errors import CapsuleError
 from ..languages import PYTHON
 from ..modules import Modules, Source
-from ..source import TaskFile
+from ..source import TaskFile, compiled
 from ..trees import FolderTree
+from .call import engine
 from .kind import Left
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 MAX_STATE_CHARACTERS: Final = 64 << 20
 """Of what a run leaves for the next, in base64."""
 
-_SOURCE: Final = Path(__file__).with_name("python_run.py")
+_NAME: Final = "session.py"
+_SOURCE: Final = "from capsule_session import main\n"
 
 
 class PythonKind:
@@ -31,12 +34,14 @@ class PythonKind:
     """
 
     def __init__(self, policy: Policy) -> None:
-        source = _SOURCE.read_text(encoding="utf-8")
-        self._file = TaskFile("session.py", source, {policy.name: policy}, policy.name, _modules())
+        self._tasks = {policy.name: policy}
+        self._entry = policy.name
 
     def run(self, code: str, state: str | None, number: int, folder: Path, call: Call) -> Left:
         """Run a piece of code (see `Kind`)."""
-        answer = call.answer(self._file, [code, state, number, not call.last], folder, PYTHON)
+        program = compiled(_SOURCE, _NAME, engine(PYTHON))
+        file = TaskFile(_NAME, _SOURCE, self._tasks, self._entry, _modules(), program)
+        answer = call.answer(file, [code, state, number, call.last], folder, PYTHON)
         if not isinstance(answer, dict) or not ("failed" in answer or "state" in answer):
             raise call.failure("wasm_error", "The guest gave an answer that isn't one.")
         if "failed" in answer:
@@ -48,6 +53,7 @@ class PythonKind:
         return Left(kept, value if isinstance(value, str) else None, tuple(map(str, answer["lost"])))
 
 
+@functools.cache
 def _modules() -> Modules:
     """Return what runs can import beside the standard library: what keeps functions for the next."""
     found = importlib.util.find_spec("cloudpickle")

@@ -16,6 +16,7 @@ from .. import jsontext
 from ..instance import abandoned
 from ..request import Request, attempt
 from ..running import machine
+from ..standby import Standby
 from . import protocol
 
 TYPE_CHECKING = False
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from .protocol import Asked
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_KEEP_BYTES = 256 << 20
+_MALLOPT = {
+    -8: 1,
+    -3: _KEEP_BYTES,
+    -1: _KEEP_BYTES,
+}  # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD: mallopt(3)
 
 
 def main() -> None:
@@ -33,6 +40,7 @@ def main() -> None:
     # A Ctrl-C reaches the whole group of the terminal; the worker decides what becomes of its tasks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
+    _keep_memory()
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     try:
@@ -41,10 +49,12 @@ def main() -> None:
         # Each task's envelope will say it.
         pass
     _write(answers, protocol.READY + b"\n")
+    standby = Standby()
     for line in sys.stdin.buffer:
-        _write(answers, _served(protocol.read_request(line), answers))
+        _write(answers, _served(protocol.read_request(line), answers, standby))
         if abandoned():
             break
+        standby.renew()
     # Not Python's own way out, which would wait for what was abandoned.
     os._exit(0)
 
@@ -56,7 +66,16 @@ def _end_with_parent() -> None:
         os._exit(0)
 
 
-def _served(asked: Asked, answers: BinaryIO) -> bytes:
+def _keep_memory() -> None:
+    """Let the C library keep what an instance has freed for the next one, which it is handed back from."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        # musl has none.
+        for option, value in _MALLOPT.items():
+            mallopt(option, value)
+
+
+def _served(asked: Asked, answers: BinaryIO, standby: Standby) -> bytes:
     fields = asked.fields
     printed = _Printed(asked.id, answers) if fields.get("stream") else None
     envelope = attempt(
@@ -74,6 +93,7 @@ def _served(asked: Asked, answers: BinaryIO) -> bytes:
         output=_to_standard_error if printed is None else printed.hear,
         event=lambda _task, _state: None,
         say=_say,
+        standby=standby,
     )
     if printed is not None:
         printed.end()

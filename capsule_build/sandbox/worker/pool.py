@@ -43,6 +43,7 @@ class _Child:
         self.output = self._talk.output.fileno()
         self.ready = False
         self.task: Asked | None = None
+        self.last: object = None
         self.unfinished: list[bytes] = []
 
     def lines(self, data: bytes) -> list[bytes]:
@@ -58,6 +59,7 @@ class _Child:
     def give(self, asked: Asked) -> bool:
         """Give it a task; `False`: it is gone."""
         self.task = asked
+        self.last = asked.fields["file"]
         try:
             # It waits for this, and reads it at once.
             self._talk.send(asked.line + b"\n")
@@ -233,12 +235,20 @@ class Pool:
         return child.end(at_once=at_once)
 
     def _distribute(self) -> None:
-        for child in list(self._children.values()):
-            if not self._waiting:
-                return
-            if child.ready and child.task is None and child.give(self._waiting[0]):
+        while self._waiting:
+            idle = [child for child in self._children.values() if child.ready and child.task is None]
+            if not idle:
+                break
+            # The one that has been idle for longest, of those that prepared themselves for the same file.
+            file = self._waiting[0].fields["file"]
+            child = min(idle, key=lambda child: child.last != file)
+            # What is given something to do goes behind the others; so does one that is gone.
+            self._children[child.output] = self._children.pop(child.output)
+            if child.give(self._waiting[0]):
                 self._waiting.popleft()
                 self._moved = time.monotonic()
+            else:
+                child.ready = False
         if not self._waiting or any(not child.ready for child in self._children.values()):
             return
         late = time.monotonic() - self._moved >= _PATIENCE_SECONDS

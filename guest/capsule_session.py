@@ -1,4 +1,4 @@
-"""The task that a run of a Python session is: this module's text is run in the sandbox, never on the host."""
+"""What a run of a Python session is: a task, whose function is in the snapshot."""
 
 from __future__ import annotations
 
@@ -43,27 +43,31 @@ class _Names:
         return vars, (_Session(),)
 
 
-def main(code: str, state: str | None, number: int, keep: bool) -> dict[str, Any]:
+def main(code: str, state: str | None, number: int, last: bool) -> dict[str, Any]:
     """Run a piece of code.
 
     Args:
         code: Its text.
         state: What the last run left, as this function gave it.
         number: Which run it is, for messages.
-        keep: Whether another run follows.
+        last: Whether no other follows upon it.
 
     Returns:
         `state`, `value` (as text; `None`: there is none) and `lost` (names of what can't be kept); or
         `failed`.
     """
     os.chdir(_FOLDER)
+    return _run(code, state, number, last)
+
+
+def _run(code: str, state: str | None, number: int, last: bool) -> dict[str, Any]:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     path = f"<run {number}>"
     names = module.__dict__
     own = frozenset(names) | {"__builtins__"}
     if state is not None:
-        names.update(pickle.loads(base64.b64decode(state)))  # noqa: S301 (in the sandbox)
+        names.update(pickle.loads(base64.b64decode(state)))
     try:
         value = _execute(code, path, names)
         text = None if value is None else repr(value)
@@ -71,7 +75,7 @@ def main(code: str, state: str | None, number: int, keep: bool) -> dict[str, Any
         sys.stdout.flush()
         return {"failed": _told(error, path)}
     sys.stdout.flush()
-    if not keep:
+    if last:
         return {"state": "", "value": text, "lost": []}
     kept, lost = _dump({name: item for name, item in names.items() if name not in own}, names)
     return {"state": base64.b64encode(kept).decode(), "value": text, "lost": lost}
@@ -89,8 +93,8 @@ def _execute(code: str, path: str, names: dict[str, Any]) -> Any:
         if "'return' outside function" in error.msg:
             error.msg = _NO_RETURN
         raise
-    exec(program, names)  # noqa: S102 (in the sandbox)
-    return None if expression is None else eval(expression, names)  # noqa: S307 (in the sandbox)
+    exec(program, names)
+    return None if expression is None else eval(expression, names)
 
 
 def _told(error: BaseException, path: str) -> str:
@@ -137,3 +141,12 @@ def _dump(names: dict[str, Any], everything: dict[str, Any]) -> tuple[bytes, lis
             except Exception:
                 lost.append(name)
         return dumped(kept), lost
+
+
+def rehearse() -> None:
+    """Do what a run does, for the snapshot (see `capsule_guest`)."""
+    main = sys.modules["__main__"]
+    first = _run("x = 1\ntext = 'a'\nx * 2\n", None, 1, False)
+    _run("x += 1; x", first["state"], 2, False)
+    _run("def f():\n    return x\nx = [1, 2.5, {'a': None}]\nf()\n", None, 1, True)
+    sys.modules["__main__"] = main
