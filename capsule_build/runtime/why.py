@@ -301,6 +301,10 @@ class _Explainer:
 
 
 def _missing(path: str, trail: Trail, has_shell: bool) -> Problem:
+    if trail.is_loop:
+        return Problem(
+            "symlink-loop", path, f"'{path}' is a symlink that leads back to itself: {trail.shown}."
+        )
     if trail.is_link:
         return Problem("dangling-symlink", path, f"'{path}' is a symlink to nothing: {trail.shown}.")
     also = "" if has_shell else ", or is a symlink to nothing"

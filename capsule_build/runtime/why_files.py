@@ -101,7 +101,9 @@ class Entry:
         """The path that a symlink leads to; the system resolves what is in its folders."""
         if self.target is None:
             return None
-        return self.target if self.target.startswith("/") else f"{self.folder or '/'}/{self.target}"
+        return (
+            self.target if self.target.startswith("/") else f"{(self.folder or '').rstrip('/')}/{self.target}"
+        )
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,15 @@ class Trail:
         return len(self.steps) > 1
 
     @property
+    def is_loop(self) -> bool:
+        """Whether it comes by a path again, and so leads nowhere."""
+        return len(set(self.steps)) < len(self.steps)
+
+    @property
     def shown(self) -> str:
-        """The way, for people."""
-        return " -> ".join(self.steps)
+        """The way, for people: of a loop, one round."""
+        again = next((i for i, step in enumerate(self.steps) if step in self.steps[:i]), len(self.steps))
+        return " -> ".join(self.steps[: again + 1])
 
 
 class View:

@@ -201,7 +201,7 @@ def test_what_isnt_there_or_no_program(root: Path) -> None:
     expected = {
         "/nothing": "missing",
         "/library/under-a-file": "missing",
-        "/link": "dangling-symlink",
+        "/link": "symlink-loop",
         "/dangling": "dangling-symlink",
         "/lib64": "not-a-file",
         "/library": "not-a-program",
@@ -212,6 +212,8 @@ def test_what_isnt_there_or_no_program(root: Path) -> None:
     assert {path: kinds(explain(root, path)) for path in expected} == {
         path: [kind] for path, kind in expected.items()
     }
+    (problem,) = explain(root, "/link").problems
+    assert problem.message == "'/link' is a symlink that leads back to itself: /link -> /b -> /link."
     with pytest.raises(UsageError, match="not an absolute path"):
         explain(root, "relative")
 
