@@ -42,6 +42,8 @@ _VERSIONS: Final = (
     re.compile(r"^Version ([0-9]+(?:\.[0-9]+)+)"),
 )
 _HEAD_BYTES: Final = 4096
+_ID: Final = re.compile(r"[0-9]{1,10}")
+"""A user's or group's number; what else Python takes for digits is none."""
 _EITHER: Final = "either variant of a capsule is right, glibc's is taken where there is one."
 
 
@@ -121,7 +123,7 @@ class _Findings:
 
     def _number(self, key: str) -> int:
         values = self._all(key)
-        if not values or not values[0].isdigit():
+        if not values or not _ID.fullmatch(values[0]):
             raise TargetError(f"{self._environment.name}: it doesn't say who its user is ({key}).")
         return int(values[0])
 
@@ -131,7 +133,7 @@ class _Findings:
             path, mode, _, owner, *_ = (*value.split(None, 4), "", "", "", "")
             if path in ("/tmp", CAPSULES, SETUPS) and path not in seen:  # noqa: S108
                 seen.add(path)
-                if len(mode) < 10 or not owner.isdigit():
+                if len(mode) < 10 or not _ID.fullmatch(owner):
                     raise TargetError(f"{self._environment.name}: '{path}' can't be looked at: {value}")
                 yield Folder(path, mode, int(owner))
 

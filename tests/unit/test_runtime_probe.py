@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from capsule_build.runtime import ContractError, TargetError, probe
@@ -234,6 +234,8 @@ KEYS = ("uid", "room", "mount", "folder", "installed", "mode", "entry")
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.lists(st.text())))
+@example({"uid": ["\u00b9"]})
+@example({"uid": ["1" * 5000]})
 def test_whatever_is_printed_ends_in_a_target_or_an_error(lines: Mapping[str, list[str]]) -> None:
     with contextlib.suppress(TargetError, ContractError):
         assert probe(Canned(**lines)).name == "canned"
