@@ -212,7 +212,12 @@ class Store:
                 except FileNotFoundError:
                     same = False
                 if same:
-                    yield stream
+                    if not self.has(resolved, replace=True):
+                        yield stream
+                        return
+                    # We began it anew after another process had finished its own and renamed it.
+                    name.unlink()
+                    yield None
                     return
             # Whoever held it has renamed or removed it.
             if self.has(resolved, replace=True):

@@ -420,6 +420,31 @@ def test_processes_that_want_one_bundle_load_it_once(tmp_path: Path, site: Site)
     assert site.asked == ["/a"]
 
 
+def test_a_bundle_that_another_process_finished_just_now_is_not_loaded_again(
+    store: Store, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = resolved(f"{site.url}a")
+    site.answers["/a"] = ranges()
+    really = Store.has
+    looks = 0
+
+    def late(self: Store, wanted: Any, *, replace: bool = False) -> bool:
+        # Another process finishes it behind the first look, which has found nothing.
+        nonlocal looks
+        looks += 1
+        if looks > 1:
+            return really(self, wanted, replace=replace)
+        found = really(self, wanted, replace=replace)
+        self.folder.mkdir(parents=True)
+        self.path(wanted.variant).write_bytes(DATA)
+        return found
+
+    monkeypatch.setattr(Store, "has", late)
+    assert store.get(entry).read_bytes() == DATA
+    assert site.asked == []
+    assert names(store) == [NAME]
+
+
 # The disk
 
 
