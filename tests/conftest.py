@@ -10,5 +10,5 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-# A shell starts what is to run in the background with SIGINT ignored, and so would be all that tests interrupt.
+# A shell starts what runs in its background with SIGINT ignored, and so would be all that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
