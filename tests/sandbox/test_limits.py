@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from capsule import Session, SessionError
 from capsule_build.runtime.process import run
 from capsule_build.sandbox import artifact, fetching, instance, machine, source, trees
 from capsule_build.sandbox.javascript import bundling
+from capsule_build.sandbox.sessions import call, python
 
 from .javascript import script
 from .tasks import HEAD, error_of
@@ -159,3 +162,22 @@ def test_a_line_to_a_worker_has_a_bound(bench: Bench) -> None:
     first, second = map(json.loads, result.stdout.splitlines())
     assert first == {"id": None, "error": "A request has more than 1000 bytes."}
     assert (second["id"], second["output"]["result"]) == (2, 1)
+
+
+def test_what_a_run_of_a_session_prints_and_leaves_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use() -> None:
+        async with Session() as session:
+            monkeypatch.setattr(call, "MAX_PRINTED_BYTES", 100)
+            printed = await session.run("print('a' * 150)\n'b' * 118")
+            assert (
+                printed
+                == f"{'a' * 100}\n(51 more bytes were left out.)\n'{'b' * 99}\n(20 more characters were left out.)"
+            )
+            await session.run("x = 'kept'")
+            monkeypatch.setattr(python, "MAX_STATE_CHARACTERS", 1000)
+            with pytest.raises(SessionError, match="leaves has more than 1000 characters") as caught:
+                await session.run("x = 'y' * 1000")
+            assert caught.value.error_type == "memory_exceeded"
+            assert await session.run("x") == "'kept'"
+
+    asyncio.run(use())
