@@ -10,7 +10,8 @@ import stringDecoder from "unenv/node/string_decoder";
 import url from "unenv/node/url";
 import nodeUtil from "unenv/node/util";
 import utilTypes from "unenv/node/util/types";
-import { format, show } from "./console.mjs";
+import { format } from "./console.mjs";
+import { custom, show } from "./inspect.mjs";
 import { timerGlobals } from "./loop.mjs";
 import crypto, { random, webcrypto } from "./node/crypto.mjs";
 import fs, { promises } from "./node/fs.mjs";
@@ -21,7 +22,7 @@ import * as sdk from "./sdk.mjs";
 Math.random = random;
 Object.assign(globalThis, { Buffer, crypto: webcrypto, process });
 
-const util = { ...nodeUtil, format, inspect: show, TextDecoder, TextEncoder };
+const util = { ...nodeUtil, format, inspect: Object.assign(show, { custom }), TextDecoder, TextEncoder };
 const os = { EOL: "\n", platform: () => "wasi", type: () => "WASI", arch: () => "wasm32", cpus: () => [], hostname: () => "capsule", tmpdir: () => "/tmp", homedir: () => "/", release: () => "", endianness: () => "LE" };
 const wait = (milliseconds, value) => new Promise((done) => setTimeout(() => done(value), milliseconds));
 const { task, run } = sdk;

@@ -1,20 +1,11 @@
-// `console`, and how values are shown.
+// `console`, and its formats.
 
-import inspect from "object-inspect";
 import { print } from "./host.mjs";
-import { trace } from "./stack.mjs";
+import { show } from "./inspect.mjs";
 
 const counts = new Map();
 const times = new Map();
 let indent = "";
-
-/** Return a value as Node shows it, near enough to be read. */
-export function show(value) {
-  if (value instanceof Error && typeof value.stack === "string") {
-    return `${value.name}: ${value.message}\n${trace(value, "the file").text}`.trimEnd();
-  }
-  return inspect(value, { depth: 4, maxStringLength: 10_000 });
-}
 
 /** Return values as one line: `%s`, `%d`, `%i`, `%f`, `%j`, `%o`, `%O` of the first are filled in. */
 export function format(...values) {
@@ -44,7 +35,7 @@ export const consoleObject = {
   log,
   info: log,
   debug: log,
-  dir: (value) => log(value),
+  dir: (value, options) => log(show(value, options)),
   table: (value) => log(value),
   warn,
   error: warn,

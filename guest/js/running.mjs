@@ -1,8 +1,8 @@
 // One task, from its file's text to its answer.
 
 import { builtin } from "./builtin.mjs";
-import { show } from "./console.mjs";
 import { PermissionError, print } from "./host.mjs";
+import { show } from "./inspect.mjs";
 import { until } from "./loop.mjs";
 import process, { Exit } from "./node/process.mjs";
 import { adopt, functionOf } from "./sdk.mjs";

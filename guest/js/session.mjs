@@ -2,7 +2,7 @@
 // nothing may be left of what belongs to this instance alone.
 
 import { builtin } from "./builtin.mjs";
-import { show } from "./console.mjs";
+import { show } from "./inspect.mjs";
 import { drain, rebase, rest as restTimers, until } from "./loop.mjs";
 import { rest as restRandom } from "./node/crypto.mjs";
 import { rest as restFiles } from "./node/fs.mjs";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 
 import capsule
 from capsule_build.runtime.errors import UsageError
+from capsule_build.runtime.process import run
 from capsule_build.sandbox.javascript import image
 from capsule_build.sandbox.javascript.image import MemoryCarrier
 
@@ -60,6 +62,48 @@ VALUES = (
 @pytest.mark.parametrize(("code", "said"), VALUES)
 def test_values_of_last_expressions(code: str, said: str) -> None:
     assert go(capsule.run_javascript(code)) == said
+
+
+SHOWN = (
+    "[1, 'a', null, undefined, true, 10n, -0, Symbol('s')]",
+    "({ a: 1, 'b-c': 2, [Symbol('k')]: 3, 1: 4, [Symbol.toStringTag]: 'Tagged' })",
+    "({ a: { b: { c: { d: 1 } }, e: [[[[1]]]], f: { g: { h: {} } } } })",
+    "[[], {}, [, 1, , , 2], new Map(), Object.create(null), Object.assign([1, 2], { extra: 1 })]",
+    "['it\\'s', 'both \\' and \"', 'new\\nline \\t \\u0001 \\\\']",
+    "[new Map([[1, { a: 2 }], ['k', [1]]]), new Set([1, 'two'])]",
+    "[new Uint8Array([1, 2]), new Float64Array(0), new ArrayBuffer(3), Buffer.from('hi')]",
+    "[new Date(0), new Date(NaN), /a+/gi, new Number(1), new String('s'), new WeakMap()]",
+    "[() => 1, function named() {}, async () => {}, class A {}, class B extends Map {}, function* g() {}]",
+    "[Object.assign(() => 1, { x: 1 }), (function* g() {})()]",
+    "[new (class Foo { constructor() { this.x = 1 } })(), new (class Empty {})()]",
+    "({ get a() { return 1 }, set a(v) {}, get b() { throw 1 }, set c(v) {} })",
+    "(() => { const o = { in: [] }; o.self = o; o.in.push(o.in); return o })()",
+    "Array.from({ length: 105 }, () => 'a long item that fills a line of its own')",
+    "new Set(Array.from({ length: 101 }, (_, i) => `an item that fills a line, number ${i}`))",
+    "[{ id: 1, name: 'first one', tags: ['a', 'b'] }, { id: 2, name: 'second one', tags: ['c', 'd'] }]",
+    "({ [Symbol.for('nodejs.util.inspect.custom')]: () => 'mine' })",
+    "'x'.repeat(10005)",
+    "Math",
+)
+
+
+def test_values_are_shown_as_node_shows_them() -> None:
+    program = "const { inspect } = require('util'); const said = JSON.parse(process.argv[1]).map((code) => inspect(eval(code)));"
+    asked = [
+        "node",
+        "--eval",
+        f"{program} process.stdout.write(JSON.stringify(said))",
+        "--",
+        json.dumps(SHOWN),
+    ]
+    wanted = json.loads(run(asked).stdout)
+
+    async def use() -> None:
+        async with capsule.Session("javascript") as session:
+            for code, said in zip(SHOWN, wanted, strict=True):
+                assert await session.run(code) == said
+
+    go(use())
 
 
 DECLARED = (
