@@ -28,9 +28,19 @@ from tests.task_bundles import new_key
 from .tasks import CAPSULE, HEAD, Bench, last_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from capsule_build.runtime.process import Result
 
 FILE = f"{HEAD}import helper\n@task(name='main')\ndef main(who='x'):\n    return helper.VALUE + who\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _local_builder() -> Iterator[None]:
+    """In a workflow the builder is that, and not the local one that a key is trusted with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GITHUB_ACTIONS", raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")

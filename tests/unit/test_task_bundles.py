@@ -45,6 +45,12 @@ __all__ = ["instance", "policy", "shelf"]
 WHOLE = packed(collected(own={"helper.py": b"VALUE = 5\n"}), version="1.0.0")
 
 
+@pytest.fixture(autouse=True)
+def _local_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a workflow the builder is that, and not the local one that a key is trusted with."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+
+
 # The file
 
 
@@ -352,6 +358,23 @@ def test_a_provenance_is_read_strictly(
     edited(outputs.provenance, change)
     with pytest.raises(kind, match=reason):
         read_task_provenance(outputs.provenance.read_bytes())
+
+
+def test_in_a_workflow_the_builder_is_the_workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, workflow = "https://ci.example.org", "me/tasks/.github/workflows/build.yml@refs/tags/v1"
+    for name, value in (
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_SERVER_URL", server),
+        ("GITHUB_WORKFLOW_REF", workflow),
+        ("GITHUB_REPOSITORY", "me/tasks"),
+        ("GITHUB_RUN_ID", "5"),
+        ("GITHUB_RUN_ATTEMPT", "1"),
+    ):
+        monkeypatch.setenv(name, value)
+    told = read_task_provenance(Outputs(lay_task(tmp_path)).provenance.read_bytes())
+    assert told.builder.id == f"{server}/{workflow}"
+    run = told.predicate.run_details.metadata.invocation_id
+    assert run == f"{server}/me/tasks/actions/runs/5/attempts/1"
 
 
 def test_a_name_that_no_bundle_has_is_refused(tmp_path: Path) -> None:
