@@ -14,7 +14,7 @@ from ..resources import recipes_dir
 from ..runtime.errors import ContractError, UsageError
 from . import build, bundles, cache, doctor, lock, pins, release, reproduce, sign, trial, verify
 from .grammar import App
-from .guard import end_on_sigterm, guarded
+from .guard import end_on_signals, guarded
 from .output import version_printer
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def make_app(folder: Path) -> typer.Typer:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    end_on_sigterm()
+    end_on_signals()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _DEBUG_VARIABLE = "CAPSULE_DEBUG"
-_EXIT_TERMINATED = 128 + signal.SIGTERM
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 _LAST_STANDARD = 2
 
 
@@ -63,9 +63,14 @@ def guarded(program: str, call: Callable[[], object]) -> int:
         return 1
 
 
-def end_on_sigterm() -> None:
-    """Let SIGTERM end the program as an exception does, so that all that is open is cleaned up."""
-    signal.signal(signal.SIGTERM, _terminate)
+def end_on_signals() -> None:
+    """Let SIGTERM and SIGHUP end the program as an exception does, so that all that is open is cleaned up.
+
+    One that is ignored, as by `nohup`, stays ignored.
+    """
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminate)
 
 
 def _stand_in_for_closed() -> None:
@@ -99,5 +104,8 @@ def _code(result: object) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(_EXIT_TERMINATED)
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    # A closed terminal sends one, and a system that shuts down both: the second must not end the cleaning up.
+    for ending in _ENDING:
+        signal.signal(ending, signal.SIG_IGN)
+    raise SystemExit(128 + number)

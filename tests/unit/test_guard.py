@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -20,6 +22,7 @@ from capsule_build.runtime.errors import EngineError, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import ModuleType
 
     Caught = pytest.CaptureFixture[str]
@@ -181,3 +184,44 @@ def test_every_help_reads_as_its_command_is_typed(
     }
     assert expected[module] in usages
     assert len(usages) > 10
+
+
+@pytest.mark.parametrize(
+    ("hangup", "sent", "code"),
+    [
+        ("SIG_DFL", ["TERM"], 143),
+        ("SIG_DFL", ["HUP"], 129),
+        ("SIG_DFL", ["HUP", "TERM", "HUP"], 129),
+        ("SIG_IGN", ["HUP", "TERM"], 143),
+    ],
+)
+def test_signals_end_it_after_it_has_cleaned_up(
+    tmp_path: Path, hangup: str, sent: list[str], code: int
+) -> None:
+    program = (
+        "import os, signal, sys, time\n"
+        "from capsule_build.cli.guard import end_on_signals, guarded\n"
+        "signal.signal(signal.SIGHUP, getattr(signal, sys.argv[2]))\n"
+        "end_on_signals()\n"
+        "def call():\n"
+        "    try:\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(60)\n"
+        "    finally:\n"
+        "        print('cleaning', flush=True)\n"
+        "        sys.stdin.read()\n"
+        "        open(sys.argv[1], 'w').close()\n"
+        "sys.exit(guarded('prog', call))\n"
+    )
+    line = [sys.executable, "-c", program, str(tmp_path / "cleaned"), hangup]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        assert ran.stdin is not None
+        assert ran.stdout.readline() == b"ready\n"
+        for name in sent:
+            ran.send_signal(getattr(signal, f"SIG{name}"))
+            time.sleep(0.2)
+        assert ran.stdout.readline() == b"cleaning\n"
+        ran.stdin.close()
+        assert ran.wait(30) == code
+    assert (tmp_path / "cleaned").exists()

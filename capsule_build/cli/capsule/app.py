@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..grammar import App
-from ..guard import end_on_sigterm, guarded
+from ..guard import end_on_signals, guarded
 from ..output import version_printer
 from . import build, doctor, execution, explaining, installation, log, mcp, registry, setups, worker
 
@@ -53,7 +53,7 @@ def make_app() -> typer.Typer:
 
 def main(argv: Sequence[str]) -> NoReturn:
     """Run the command line and exit with its code."""
-    end_on_sigterm()
+    end_on_signals()
     sys.exit(run(argv))
 
 
