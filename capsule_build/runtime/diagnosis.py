@@ -46,6 +46,9 @@ _CERTIFICATES: Final = (
 )
 """Variables that name a file of certificates: for Node.js, npm, pip, uv and OpenSSL, requests, git."""
 
+_KILLED: Final = (137, -9)
+"""What a program's end by SIGKILL looks like: as shells and engines tell it, and as a parent sees it."""
+
 _UNREADABLE: Final = 'for one; do [ -r "$one" ] || printf "%s\\n" "$one"; done'
 _LOOK_SECONDS: Final = 60.0
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -151,6 +154,11 @@ def _on_path(harness: Harness, around: Surroundings) -> str:
 
 def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) -> Iterator[str]:
     """Yield what may be behind a failed install command, the surest first."""
+    if outcome.code in _KILLED:
+        yield (
+            "It was killed (SIGKILL): memory ran out, the machine's or what the container may have; or the "
+            "container was stopped."
+        )
     named = [path for path in unsealed if path in outcome.said or path.rpartition("/")[2] in outcome.said]
     if named:
         yield (

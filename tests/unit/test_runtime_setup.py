@@ -215,6 +215,14 @@ def test_what_package_managers_say_is_understood(place: Place, said: str, hint: 
 
 
 @pytest.mark.parametrize("with_capsule", [True, False])
+def test_a_command_that_was_killed_is_told_as_such(place: Place, with_capsule: bool) -> None:
+    changes: dict[str, Any] = {} if with_capsule else {"setup_capsule_tag": None}
+    with pytest.raises(SetUpError) as caught:
+        place.set_up(**AGENT, install_command=["sh", "-c", "kill -9 $$"], **changes)
+    assert "killed (SIGKILL)" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("with_capsule", [True, False])
 def test_a_file_of_certificates_that_the_environment_lacks_is_named(place: Place, with_capsule: bool) -> None:
     variables = {"NODE_EXTRA_CA_CERTS": "/none/of it.pem", "PIP_CERT": "/etc/passwd"}
     changes: dict[str, Any] = {} if with_capsule else {"setup_capsule_tag": None}
