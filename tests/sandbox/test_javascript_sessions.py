@@ -347,6 +347,24 @@ def test_code_that_breaks_its_guest_breaks_no_other_session() -> None:
     go(use())
 
 
+def test_sessions_at_once_keep_to_themselves() -> None:
+    async def use(name: str, language: str) -> None:
+        begin, add, show = {
+            "javascript": ("const seen = []", "seen.push('{}')", "seen.join()"),
+            "python": ("seen = []", "seen.append('{}')", "','.join(seen)"),
+        }[language]
+        async with capsule.Session(language) as session:
+            await session.run(begin)
+            for count in range(15):
+                await session.run(add.format(f"{name}{count}"))
+            assert await session.run(show) == repr(",".join(f"{name}{count}" for count in range(15)))
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(use(name, "javascript") for name in "abcdef"), use("p", "python"))
+
+    go(all_of_them())
+
+
 def test_instances_begin_with_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bytes] = []
     begin = MemoryCarrier.begin

@@ -90,6 +90,8 @@ class MemoryCarrier:
             _fresh.append(ctypes.string_at(address, size()))
         if self._image is None:
             return
+        if size() != len(_fresh[0]):
+            raise WasmError("the guest doesn't begin with the memory that it had before")
         if size() < self._image.size:
             _grow(self._image.size, size, call)
             ctypes.memmove(address, _fresh[0], len(_fresh[0]))
