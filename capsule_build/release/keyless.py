@@ -19,7 +19,6 @@ from sigstore.errors import Error as SigstoreError
 from sigstore.hashes import Hashed
 from sigstore.oidc import ExpiredIdentity
 from sigstore.sign import SigningContext
-from sigstore.verify import Verifier
 from sigstore_models.common.v1 import HashAlgorithm
 
 from ..runtime.errors import CapsuleError, SignatureError
@@ -27,6 +26,7 @@ from ..runtime.files import sha256_file
 from .certificates import holder_of
 from .identity import redacted
 from .network import ServiceError, limit, require_safe, within
+from .trust import verifier_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,13 +60,14 @@ class KeylessSigner:
 
     Raises:
         UsageError: There is no identity, or the instance isn't one to send a token to.
+        ContractError: Its trusted root can't be used.
         SignatureError: The identity is refused.
         ServiceError: A service fails.
     """
 
     def __init__(self, config: ClientTrustConfig, tokens: Tokens, seconds: float) -> None:
         self._tokens = tokens
-        self._verifier = Verifier(trusted_root=config.trusted_root)
+        self._verifier = verifier_of(config.trusted_root)
         services = config.signing_config
         self._context = SigningContext(
             fulcio=_Fulcio(services.get_fulcio(), seconds),  # type: ignore[arg-type]  # what is used of it

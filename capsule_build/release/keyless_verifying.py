@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sigstore.errors import Error as SigstoreError
 from sigstore.hashes import Hashed
 from sigstore.models import Bundle
-from sigstore.verify import Verifier
 from sigstore.verify.policy import AllOf, Identity, OIDCIssuerV2
 from sigstore_models.common.v1 import HashAlgorithm
 
 from ..runtime.errors import SignatureError, UsageError
 from .envelopes import PAYLOAD_TYPE, parse_envelope, signed_with_key
+from .trust import verifier_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +36,7 @@ class KeylessVerifier:
 
     Raises:
         UsageError: One of the two is empty, which would accept any.
+        ContractError: The root can't be used.
     """
 
     def __init__(self, root: TrustedRoot, identity: str, issuer: str) -> None:
@@ -46,10 +46,7 @@ class KeylessVerifier:
             )
         self.identity = f"{identity} ({issuer})"
         self._policy = AllOf([Identity(identity=identity, issuer=issuer), OIDCIssuerV2(issuer)])
-        try:
-            self._verifier = Verifier(trusted_root=root)
-        except SigstoreError as error:
-            raise UsageError(f"The trusted root can't be used: {error}") from error
+        self._verifier = verifier_of(root)
 
     def verify_artifact(self, envelope: bytes, sha256: str, name: str) -> datetime:
         """Verify the signature of a file, and return when it was made.

@@ -53,7 +53,7 @@ def within(seconds: float, what: str, call: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=step, daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(min(seconds, threading.TIMEOUT_MAX))
     if errors:
         raise errors[0]
     if not results:
@@ -93,9 +93,12 @@ def require_safe(url: str, what: str) -> None:
     """Refuse a service that a secret would be sent to in clear.
 
     Raises:
-        UsageError: It is neither https nor on this machine.
+        UsageError: It is neither https nor on this machine, or no URL.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise UsageError(f"{what} is at {url!a}, which is no URL.") from None
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
         raise UsageError(
             f"{what} is at {url}, where an identity token would go in clear.",

@@ -15,6 +15,7 @@ from sigstore._internal.tuf import DEFAULT_TUF_URL
 from sigstore._utils import read_embedded
 from sigstore.errors import Error as SigstoreError
 from sigstore.models import ClientTrustConfig, TrustedRoot
+from sigstore.verify import Verifier
 from sigstore_models.trustroot import v1
 
 from ..runtime.errors import ContractError, UsageError
@@ -82,6 +83,18 @@ def load_trust_config(path: Path | None) -> ClientTrustConfig:
         raise ContractError(
             f"{path} isn't a valid client trust configuration: {_first_line(error)}"
         ) from error
+
+
+def verifier_of(root: TrustedRoot) -> Verifier:
+    """Return what verifies against a trusted root.
+
+    Raises:
+        ContractError: It holds a certificate that isn't one.
+    """
+    try:
+        return Verifier(trusted_root=root)
+    except (SigstoreError, ValueError) as error:
+        raise ContractError(f"The trusted root can't be used: {_first_line(error)}") from error
 
 
 def _read(path: Path) -> tuple[bytes, str]:

@@ -88,6 +88,28 @@ def test_a_configuration_without_a_log_signs_nothing(
     assert "names no services" in capsys.readouterr().err
 
 
+def test_a_root_with_a_certificate_that_isnt_one_is_refused(
+    instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write_release(tmp_path)
+    path = instance.write_trust_config(tmp_path / "config.json")
+    document = json.loads(path.read_text())
+    (authority, *_) = document["trustedRoot"]["certificateAuthorities"]
+    authority["certChain"]["certificates"][0]["rawBytes"] = ""
+    path.write_text(json.dumps(document))
+    (tmp_path / "token").write_text(instance.provider.token())
+    token = ["--identity-token", str(tmp_path / "token")]
+    assert run(["sign", str(bundle), "--trust-config", str(path), *token]) == 5
+    whose = ["--identity", "somebody", "--issuer", "https://issuer.example.org"]
+    assert run(["verify", str(bundle), "--trust-root", str(path), *whose]) == 5
+    assert capsys.readouterr().err.count("The trusted root can't be used: ") == 2
+
+
+def test_a_service_whose_address_is_none_is_named() -> None:
+    with pytest.raises(UsageError, match=r"Fulcio is at 'http://\[::1', which is no URL"):
+        require_safe("http://[::1", "Fulcio")
+
+
 def test_a_file_that_isnt_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         load_trusted_root(tmp_path / "missing")
@@ -114,6 +136,7 @@ def test_a_step_has_an_end_and_hands_over_what_it_raises() -> None:
         within(0.05, "It", never.wait)
     never.set()
     assert within(5, "It", lambda: 7) == 7
+    assert within(1e300, "It", lambda: 7) == 7
 
     def fail() -> None:
         raise CapsuleError("its own")
