@@ -158,11 +158,29 @@ def publish(
                 stream.flush()
                 os.fsync(stream.fileno())
         staged.update(finished or {})
-        with _undone_on_error([*staged, *removed]):
+        with _alone({path.parent for path in staged}), _undone_on_error([*staged, *removed]):
             for path in removed:
                 path.unlink(missing_ok=True)
             for path, part in staged.items():
                 part.replace(path)
+
+
+@contextlib.contextmanager
+def _alone(folders: Iterable[Path]) -> Iterator[None]:
+    """Keep other writers of sets out of folders for the time of a block, so that no set is a mix of two."""
+    with contextlib.ExitStack() as stack:
+        # By what they are, as a folder can have two names; in one order, so that no two wait for each other.
+        handles: dict[tuple[int, int], int] = {}
+        for folder in folders:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, handle)
+            status = os.fstat(handle)
+            handles[status.st_dev, status.st_ino] = handle
+        for _, handle in sorted(handles.items()):
+            # Not every network file system locks folders; there the last one to write may win in parts.
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,3 +110,28 @@ def test_files_that_take_no_second_name_are_replaced_all_the_same(
             publish({old: b"after", last: b"x"})
     assert old.read_bytes() == (b"before" if fails else b"after")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "old"]
+
+
+def test_a_set_waits_for_another_one_of_the_folder(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b")]
+    publish(dict.fromkeys(paths, b"before"))
+    thread = threading.Thread(target=publish, args=(dict.fromkeys(paths, b"after"),))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        assert {path.read_bytes() for path in paths} == {b"before"}
+    finally:
+        os.close(folder)
+    thread.join(10)
+    assert {path.read_bytes() for path in paths} == {b"after"}
+
+
+@pytest.mark.timeout(60)
+def test_a_folder_that_is_named_in_two_ways_does_not_wait_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    publish({tmp_path / "folder/a": b"1", tmp_path / "link/b": b"2"})
+    assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["a", "b"]
