@@ -59,6 +59,10 @@ class SessionFiles:
         """Delete all files."""
         self._folders.clear()
 
+    def remove(self) -> None:
+        """Delete all files, and the folders that they were in."""
+        self._folders.remove()
+
     def begin(self) -> Path:
         """Return the folder that a run works in."""
         return self._folders.begin()
@@ -70,6 +74,10 @@ class SessionFiles:
             TooLargeError: That is more than a session may have.
         """
         self._folders.keep()
+
+    def give_up(self) -> None:
+        """Forget the folder of a run that may not have ended."""
+        self._folders.give_up()
 
     def _target(self, name: str, size: int) -> Path:
         path = self._inside(name)

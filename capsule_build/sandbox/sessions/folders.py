@@ -7,6 +7,7 @@ that no step of it has.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -65,6 +66,7 @@ class TwinFolders:
         self.kept = top / "a"
         self._other = top / "b"
         self._seen: tuple[Listing, Listing] = ({}, {})
+        self._given_up = 0
         self.kept.mkdir()
         self._other.mkdir()
 
@@ -112,12 +114,27 @@ class TwinFolders:
         self.kept, self._other = self._other, self.kept
         self._seen = self._seen[::-1]
 
+    def give_up(self) -> None:
+        """Take a new one for the next run: what has run in this one may still be writing into it."""
+        self._given_up += 1
+        gone = self._other.rename(self._other.with_name(f"gone-{self._given_up}"))
+        self._other.mkdir()
+        self._seen = ({}, {})
+        # A file that is made in it just now stays until the session ends.
+        with contextlib.suppress(OSError):
+            remove_tree(gone)
+
     def clear(self) -> None:
         """Remove all that both have."""
+        self.remove()
         for folder in (self.kept, self._other):
-            remove_tree(folder)
             folder.mkdir()
         self._seen = ({}, {})
+
+    def remove(self) -> None:
+        """Remove both. They can't be used any more."""
+        for folder in (self.kept, self._other):
+            remove_tree(folder)
 
 
 def listing(folder: Path) -> Listing:

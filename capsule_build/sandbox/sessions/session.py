@@ -137,7 +137,7 @@ class Session:
         """Delete its files. It can't be used any more."""
         with self._one:
             if Path(self._top.name).exists():
-                self._files.clear()
+                self._files.remove()
             self._top.cleanup()
 
     async def __aenter__(self) -> Self:
@@ -160,7 +160,13 @@ class Session:
     def _run_alone(self, code: str, call: Call) -> str:
         # The thread of a call that was cancelled comes to its end soon, and the next waits for that.
         with self._one:
-            left = self._kind.run(code, self._state, self._runs + 1, self._files.begin(), call)
+            try:
+                left = self._kind.run(code, self._state, self._runs + 1, self._files.begin(), call)
+            except SessionError as error:
+                if error.error_type == "timeout":
+                    # Its instance may have been abandoned, in a call of the system that isn't over.
+                    self._files.give_up()
+                raise
             if call.cancelled:
                 raise call.failure("timeout", CANCELLED)
             try:
