@@ -84,6 +84,23 @@ def test_what_has_not_changed_is_not_copied(tmp_path: Path) -> None:
     assert third - second < second - first
 
 
+def test_who_still_writes_into_a_folder_that_was_given_up_changes_nothing(tmp_path: Path) -> None:
+    twins = TwinFolders(tmp_path)
+    (twins.begin() / "f").write_text("1")
+    twins.keep()
+    folder = twins.begin()
+    handle = os.open(folder, os.O_DIRECTORY)
+    with (folder / "f").open("w") as late:
+        twins.give_up()
+        again = twins.begin()
+        late.write("late")
+    with pytest.raises(FileNotFoundError):
+        os.open("new", os.O_CREAT | os.O_WRONLY, dir_fd=handle)
+    os.close(handle)
+    assert content(again) == content(twins.begin()) == content(twins.kept) == {"f": b"1"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
 def test_however_deep_a_folder_is_it_can_be_removed(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()
