@@ -365,6 +365,17 @@ def test_sessions_at_once_keep_to_themselves() -> None:
     go(all_of_them())
 
 
+def test_handles_of_an_instance_mean_nothing_in_the_next() -> None:
+    async def use() -> None:
+        async with capsule.Session("javascript", timeout="5s") as session:
+            await session.run("let n = 1; const kept = wit.Future(); const waits = kept.readable.read(); 1")
+            kind, message = await fails(session, "n = 2; kept.writable.write(7); await waits")
+            assert (kind, "unknown handle" in message) == ("wasm_error", True)
+            assert await session.run("n") == "1"
+
+    go(use())
+
+
 def test_instances_begin_with_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bytes] = []
     begin = MemoryCarrier.begin
