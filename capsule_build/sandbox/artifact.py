@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +21,9 @@ from .guests import Guest
 from .languages import JAVASCRIPT, PYTHON, language_of
 from .modules import PACKAGES, packed
 from .options import Folder, Policy, make_policy
+from .reading import read_file
 from .records import Record
-from .source import TaskFile, read_file
+from .source import TaskFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +38,9 @@ _DIGEST_BYTES: Final = 32
 _DIGITS: Final = frozenset("0123456789abcdef")
 _LEVEL: Final = 6
 _MAX_VERSION_CHARACTERS: Final = 100
+_TEXTS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_MAX_STRUCTURE_BYTES: Final = 4 << 20
+"""Of the document, without its texts: a value of two bytes takes sixty, once it is read."""
 _FIELDS: Final = {
     "schema_version",
     "path",
@@ -201,6 +206,8 @@ def _unpack(data: bytes) -> Any:
     text = inflater.decompress(content, MAX_UNPACKED_BYTES)
     if not inflater.eof or inflater.unused_data:
         raise ValueError(f"it is cut short, or has more than {MAX_UNPACKED_BYTES} bytes unpacked")
+    if len(_TEXTS.sub(b"", text)) > _MAX_STRUCTURE_BYTES:
+        raise ValueError(f"its document has more than {_MAX_STRUCTURE_BYTES} bytes beside its texts")
     return loads(text)
 
 
@@ -266,5 +273,7 @@ def _read_leb128(data: bytes, offset: int) -> tuple[int, int]:
         number |= (data[offset] & 0x7F) << shift
         offset += 1
         if not data[offset - 1] & 0x80:
+            if shift and not data[offset - 1]:
+                raise ValueError("a size in it isn't written the shortest way")
             return number, offset
     raise ValueError("a size in it has too many digits")

@@ -113,6 +113,28 @@ def read_mount(text: str) -> Mount:
             spec, writable = text.removesuffix(suffix), value
     host, _, guest = spec.partition("::")
     guest = guest or "/" + os.path.basename(os.path.abspath(host))
-    if not host or "\0" in text or ".." in guest.split("/") or guest.strip("/") == "":
+    if (
+        not host
+        or not _is_name(host)
+        or not _is_text(guest)
+        or ".." in guest.split("/")
+        or guest.strip("/") == ""
+    ):
         raise ConfigError(f"--mount {text}: it must be HOST[::GUEST][:ro|:rw], with folders that have names.")
     return Mount(host, "/" + guest.strip("/"), writable)
+
+
+def _is_name(text: str) -> bool:
+    """Return whether the system can have such a path: one that came as JSON may be none."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_text(text: str) -> bool:
+    """Return whether the guest can have such a path: its names are UTF-8."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

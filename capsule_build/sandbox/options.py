@@ -226,6 +226,10 @@ def _folder(entry: Any) -> Folder:
         raise ValueError("it lists folders, as in ['./data', './input:ro'].")
     if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError("a folder is a text that isn't empty.")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{path!a} is no Unicode text.") from None
     if path.startswith(("/", "~")):
         raise ValueError(f"'{path}' is not relative to the working folder.")
     if ".." in path.split("/"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .options import OPTIONS, ConfigError, make_policy
+from .reading import read_if_there
 from .records import Record
 from .trust import read_trust
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .trust import Trust
 
 FILE: Final = "capsule.toml"
+_MAX_BYTES: Final = 1 << 20
 _DEFAULT: Final = "default_"
 _TRACE_KEY: Final = "enabled"
 _WORKFLOW_KEYS: Final = ("name", "version", "entrypoint")
@@ -48,19 +50,17 @@ def load_project(folder: str) -> Project:
         ConfigError: It isn't TOML, or holds a key or value that doesn't exist.
     """
     path = f"{folder}/{FILE}"
-    try:
-        with open(path, "rb") as stream:
-            text = stream.read()
-    except FileNotFoundError:
+    text = read_if_there(path, limit=_MAX_BYTES)
+    if text is None:
         return Project()
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
     import tomllib
 
     try:
         document = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply.") from None
     tables = ("workflow", "tasks", "trace", "trust")
     _only(document, tables, path)
     workflow, tasks, trace, trust = (_table(document, name, path) for name in tables)
@@ -103,12 +103,12 @@ def variables(names: tuple[str, ...], folder: str) -> dict[str, str]:
 
 
 def _dot_env(path: str) -> dict[str, str]:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            lines = stream.read().splitlines()
-    except FileNotFoundError:
+    data = read_if_there(path, limit=_MAX_BYTES)
+    if data is None:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path} can't be read: {error}.") from None
     import re
 

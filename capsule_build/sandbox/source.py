@@ -16,6 +16,7 @@ from . import jsontext
 from .instance import Instance, Setup
 from .modules import Modules, from_folder
 from .options import COMPUTE, ConfigError, Policy, make_policy
+from .reading import read_file
 from .records import Record
 from .store import MAX_NOTE_BYTES
 
@@ -77,7 +78,7 @@ def load_source(path: str, project: Project, machine: Machine, *, packages: Sequ
     Raises:
         ConfigError: It isn't there, isn't Python, or what it says of its tasks can't be.
     """
-    data = read_file(path)
+    data = read_file(path, limit=MAX_SOURCE_BYTES)
     name = os.path.basename(path)
     key = (machine.key, name, data, project)
     # Read once: another thread may put its own there.
@@ -99,22 +100,6 @@ def compiled(text: str, name: str, machine: Machine) -> bytes:
     """Return what the guest compiles a Python file to, for `TaskFile`; nothing, where that is too large."""
     code = _describe(text, name, machine, None).get("code")
     return binascii.a2b_base64(code) if isinstance(code, str) else b""
-
-
-def read_file(path: str, *, limit: int = MAX_SOURCE_BYTES) -> bytes:
-    """Return a file's bytes.
-
-    Raises:
-        ConfigError: It isn't there, can't be read, or is too large.
-    """
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(limit + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}.") from None
-    if len(data) > limit:
-        raise ConfigError(f"{path} has more than {limit} bytes.")
-    return data
 
 
 def read_tasks(

@@ -61,6 +61,7 @@ def test_words_are_read(words: list[str], arguments: Arguments) -> None:
         ["run", "a.py", "--public-key", "k"],
         ["run", "a.py", "--lock", "l"],
         ["exec", "--issuer"],
+        ["exec", "a.wasm", "--packages", "p"],
     ],
 )
 def test_help_and_what_is_wrong_are_left_to_typer(words: list[str]) -> None:

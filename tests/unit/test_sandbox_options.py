@@ -140,6 +140,7 @@ def test_a_folder_has_a_mode(given_: Any, folder: Folder) -> None:
         "a/..",
         "./data:rx",
         "a\0b",
+        "\ud800",
         5,
         {"path": "x", "mode": "w"},
         {"path": "x", "other": 1},

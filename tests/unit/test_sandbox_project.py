@@ -41,11 +41,38 @@ def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
         ("tasks = 5\n", "must be a table"),
         ("[trace]\nfile = 'x'\n", "no key 'file'"),
         ("not toml", "is not TOML"),
+        ("a = " + "[" * 20000, "nested too deeply"),
+        ("#" * (1 + (1 << 20)), "has more than 1048576 bytes"),
     ],
 )
 def test_an_unknown_key_or_a_wrong_value_is_an_error(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load_project(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", ["capsule.toml", ".env"])
+def test_what_is_there_and_is_no_file_is_neither_passed_over_nor_waited_for(
+    tmp_path: Path, name: str
+) -> None:
+    """Who asks for signatures by a link must not lose that with what it leads to."""
+    path = tmp_path / name
+
+    def read() -> None:
+        load_project(str(tmp_path))
+        variables(("CAPSULE_T_NONE",), str(tmp_path))
+
+    for target in ("nowhere", name, "/dev/zero", None):
+        if target is None:
+            os.mkfifo(path)
+        else:
+            path.symlink_to(target)
+        with pytest.raises(ConfigError, match=f"{name} can't be read"):
+            read()
+        path.unlink()
+    read()
+    for folder in ("a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="can't be the name of a file"):
+            load_project(folder)
 
 
 def test_only_listed_variables_are_read_and_the_processs_own_come_first(
@@ -97,6 +124,7 @@ def test_mounts_have_a_host_a_guest_and_a_mode() -> None:
     assert read_mount("/a/b") == Mount("/a/b", "/b", True)
     assert read_mount("/a/b::/c/d:ro") == Mount("/a/b", "/c/d", False)
     assert read_mount("x:rw") == Mount("x", "/x", True)
-    for wrong in ("", "::/x", "/", "/a::/../x", "/a::/"):
+    assert read_mount("/a\udcff::/x") == Mount("/a\udcff", "/x", True)
+    for wrong in ("", "::/x", "/", "/a::/../x", "/a::/", "\ud800::/x", "/a\udcff", "/a::/\udcff", "a\0::/x"):
         with pytest.raises(ConfigError, match="must be HOST"):
             read_mount(wrong)

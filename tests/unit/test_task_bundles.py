@@ -108,8 +108,8 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> bytes:
     content = zlib.compress(json.dumps(document).encode())
     name = b"\x0fcapsule.task.v1"
     section = name + hashlib.sha256(content).digest() + content
-    size = bytes([len(section) & 0x7F | 0x80, len(section) >> 7])
-    return WHOLE[:9] + size + section
+    digits = [len(section) >> shift & 0x7F for shift in range(0, len(section).bit_length(), 7)]
+    return WHOLE[:9] + bytes([*(digit | 0x80 for digit in digits[:-1]), digits[-1]]) + section
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,25 @@ def test_a_document_that_is_wrong_is_refused(change: Callable[[dict[str, Any]], 
     assert read_artifact(rewritten(lambda _: None), "x.wasm").file.entry == "main"
     with pytest.raises(ContractError, match=reason):
         read_artifact(rewritten(change), "x.wasm")
+
+
+def test_a_size_has_one_spelling() -> None:
+    """LEB128 has many for a number, which WebAssembly allows: each would have another digest."""
+    assert WHOLE[9] & 0x80
+    assert not WHOLE[10] & 0x80
+    longer = WHOLE[:10] + bytes([WHOLE[10] | 0x80, 0]) + WHOLE[11:]
+    with pytest.raises(ContractError, match="isn't written the shortest way"):
+        read_artifact(longer, "x.wasm")
+
+
+def test_small_values_without_number_are_not_read() -> None:
+    """They take far more memory and time than their bytes."""
+    many = rewritten(lambda d: d.update(own=[[]] * 2_000_000))
+    assert len(many) < 20_000
+    with pytest.raises(ContractError, match="bytes beside its texts"):
+        read_artifact(many, "x.wasm")
+    texts = json.dumps('"' * 3_000_000 + "\\" * 3_000_000)
+    assert read_artifact(rewritten(lambda d: d.update(source=texts)), "x.wasm").file.source == texts
 
 
 VALUES = st.recursive(

@@ -54,7 +54,8 @@ _FLAGS = {
     "--shared-compute": "shared_compute",
     "--trace": "trace",
 }
-_LISTS = {"--mount": "mounts", "--packages": "packages"}
+_MOUNT = {"--mount": "mounts"}
+_LISTS = {**_MOUNT, "--packages": "packages"}
 _TRUST = {
     "--identity": "identity",
     "--issuer": "issuer",
@@ -64,7 +65,7 @@ _TRUST = {
     "--builder": "builder",
 }
 _ONCE = {**_TRUST, "--lock": "lock", "--data-dir": "data_dir"}
-_VALUES = {"--args-file": "args_file", **_LISTS}
+_ARGS_FILE = {"--args-file": "args_file"}
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments | None:
@@ -78,8 +79,8 @@ def read_arguments(argv: Sequence[str]) -> Arguments | None:
     args_file: str | None = None
     once: dict[str, str] = {}
     repeated: str | None = None
-    # A source isn't signed and isn't in the lock, so `run` doesn't have these options.
-    values = {**_VALUES, **_ONCE} if argv[0] == "exec" else _VALUES
+    # A source isn't signed and isn't in the lock; a packed file has its packages in it.
+    values = {**_ARGS_FILE, **_MOUNT, **_ONCE} if argv[0] == "exec" else {**_ARGS_FILE, **_LISTS}
     plain: list[str] = []
     words = iter(argv[1:])
     for word in words:
