@@ -148,3 +148,8 @@ def test_five_hundred_runs_keep_their_memory() -> None:
 def test_a_language_that_there_isnt_is_said() -> None:
     with pytest.raises(UsageError, match="no sessions of 'perl'"):
         capsule.Session("perl")
+
+
+def test_a_run_is_not_tried_again() -> None:
+    with pytest.raises(UsageError, match="isn't tried again"):
+        capsule.Session("python", max_retries=1)
