@@ -52,7 +52,9 @@ class Session:
             known = " and ".join(map(repr, _KINDS))
             raise UsageError(f"There are no sessions of {language!r}.", hint=f"Those of {known} there are.")
         if "max_retries" in options:
-            raise UsageError("A run isn't tried again: it would print twice, and find what the first try wrote.")
+            raise UsageError(
+                "A run isn't tried again: it would print twice, and find what the first try wrote."
+            )
         policy = make_policy(
             {**DEFAULTS, **options}, name="session", function="main", where="Session", plain=True
         )
