@@ -95,12 +95,19 @@ def plan_reproduction(
         provenance: The bundle's provenance, where it isn't beside it.
 
     Raises:
-        UsageError: A file can't be read, there is no such recipe here, or a source is missing or too much.
+        UsageError: A file can't be read, `output` is the bundle itself, there is no such recipe here, or a
+            source is missing or too much.
         ContractError: The bundle or its provenance breaks its format.
         SignatureError: The provenance is about another file.
         InputError: A source isn't the file that was taken.
     """
     require_bundle(bundle)
+    if output.exists() and output.samefile(bundle):
+        # It would be compared with itself, and its signatures would go.
+        raise UsageError(
+            f"--output {output} is the bundle itself, and the second one would take its place.",
+            hint="Give another path.",
+        )
     path = provenance or Outputs(bundle).provenance
     if not path.is_file():
         raise UsageError(

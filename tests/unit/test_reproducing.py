@@ -38,14 +38,16 @@ def made(world: fakes.World, plan: BuildPlan | None = None) -> Path:
     return build(plan or world.plan(), world.shop, world.report).plan.output
 
 
-def planned(world: fakes.World, bundle: Path, sources: dict[str, Path] | None = None) -> Task:
+def planned(
+    world: fakes.World, bundle: Path, sources: dict[str, Path] | None = None, output: Path | None = None
+) -> Task:
     definitions = load_definitions(world.recipes)
     return plan_reproduction(
         bundle,
         load_recipes(world.recipes),
         definitions.pins,
         definitions.templates,
-        output=world.folder / "again.tar.gz",
+        output=output or world.folder / "again.tar.gz",
         sources=sources or {},
     )
 
@@ -61,6 +63,15 @@ def test_the_same_inputs_make_the_same_bundle(world: fakes.World) -> None:
     result = reproduce(task, world.shop, world.report)
     assert result == Reproduction(task.provenance.sha256, None)
     assert (world.folder / "again.tar.gz").read_bytes() == bundle.read_bytes()
+
+
+def test_the_second_bundle_never_takes_the_place_of_the_first(world: fakes.World) -> None:
+    bundle = made(world)
+    link = world.folder / "link.tar.gz"
+    link.symlink_to(bundle)
+    for output in (bundle, bundle.parent / ".." / bundle.parent.name / bundle.name, link):
+        with pytest.raises(UsageError, match="is the bundle itself"):
+            planned(world, bundle, output=output)
 
 
 def test_what_differs_is_named_by_member(world: fakes.World) -> None:
