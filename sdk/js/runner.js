@@ -97,6 +97,11 @@ function fieldsOf(options) {
 
 function snakeCased(words) {
   if (words === undefined) return undefined;
+  // JSON leaves out what is undefined, and what isn't an object's own: a signature would not be asked for, then.
+  const values = Object.prototype.toString.call(words) === "[object Object]" ? Object.values(words) : [];
+  if (values.length === 0 || values.includes(undefined)) {
+    throw new TypeError("run(): trust must be an object with words of its own, none of which is undefined");
+  }
   const name = (word) => word.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return Object.fromEntries(Object.entries(words).map(([word, value]) => [name(word), value]));
 }
@@ -167,6 +172,8 @@ class Conversation {
   #hold() {
     const { stdin, stdout } = this.#child;
     for (const handle of [this.#child, stdin, stdout]) {
+      // What is closed would wait to be opened again.
+      if (handle?.destroyed) continue;
       if (this.#waiting.size > 0) handle?.ref();
       else handle?.unref();
     }

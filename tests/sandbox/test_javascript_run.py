@@ -135,6 +135,30 @@ def test_as_capsule_run_has_it(programs: Programs) -> None:
     assert programs.start(f"{head}{body}console.log(result.result);").text == "there\n"
 
 
+def test_a_trust_that_asks_for_nothing_is_no_way_around_a_signature(programs: Programs) -> None:
+    text = f"""{IMPORT}
+    const asked = [{{ publicKey: undefined }}, {{ publicKey: "x", builder: undefined }}, {{}}, [], new Map([["publicKey", "x"]]),
+      Object.create({{ publicKey: "x" }}), null, "publicKey"];
+    const shown = await Promise.all(asked.map((trust) => run({{ file: "echo.py", trust }}).catch((error) => `${{error}}`)));
+    {SHOW}
+    """
+    expected = "TypeError: run(): trust must be an object with words of its own, none of which is undefined"
+    assert programs.said(text) == [expected] * 8
+
+
+def test_many_calls_of_a_worker_that_is_killed_are_told_and_no_more(programs: Programs) -> None:
+    text = f"""{IMPORT}
+    const worker = new Worker();
+    const calls = Array.from({{ length: 50 }}, () => worker.run({{ file: "long.py", onOutput: () => {{}} }}).catch(String));
+    setTimeout(() => process.kill(worker.pid, "SIGKILL"), 500);
+    const shown = [...new Set(await Promise.all(calls))];
+    {SHOW}
+    """
+    result = programs.start(text)
+    assert "ended by signal SIGKILL" in result.text
+    assert result.error_text == ""
+
+
 def test_require_finds_it_too(programs: Programs) -> None:
     text = """
     const { run, task } = require("@capsule-build/sdk");

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 import capsule
 from capsule_build.runtime.process import converse
 from capsule_build.sandbox.request import Request
+from capsule_build.sandbox.worker import protocol
 from capsule_build.sandbox.worker.client import Worker
 
 from .tasks import CAPSULE, HEAD
@@ -274,6 +277,19 @@ def test_a_worker_whose_caller_is_gone_leaves_no_process(bench: Bench) -> None:
             lambda talk=talk, children=children: not any(alive(pid) for pid in (*children, talk.process.pid))
         )
         talk.close()
+
+
+def test_a_process_whose_worker_is_gone_while_it_answers_says_nothing(bench: Bench) -> None:
+    bench.write("hello.py", "def main(): return 1\n")
+    output, child_output = os.pipe()
+    words = [sys.executable, "-P", "-m", "capsule_build.sandbox.worker.child"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=child_output, stderr=pipe, cwd=bench.folder) as child:
+        os.close(child_output)
+        assert os.read(output, 10) == protocol.READY + b"\n"
+        os.close(output)
+        assert child.communicate(b'{"id": 1, "file": "hello.py"}\n', timeout=60) == (None, b"")
+        assert child.returncode == 0
 
 
 def test_run_by_a_worker(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,8 +126,12 @@ class _Printed:
 
 def _write(stream: BinaryIO, data: bytes) -> None:
     left = memoryview(data)
-    while left:
-        left = left[stream.write(left) or 0 :]
+    try:
+        while left:
+            left = left[stream.write(left) or 0 :]
+    except BrokenPipeError:
+        # The worker is gone, and so will be this process.
+        os._exit(0)
 
 
 def _to_standard_error(_number: int, data: bytes) -> None:
