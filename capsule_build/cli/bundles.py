@@ -9,7 +9,8 @@ import typer
 from rich.markup import escape
 
 from ..runtime.archive import check_bundle
-from . import panels
+from ..runtime.errors import UsageError
+from . import packed, panels
 from .diff import diff
 from .output import human_size, out, print_facts, print_json, print_table
 
@@ -27,7 +28,9 @@ _REMARKS: Final = {
     "incomplete": "(not all: MISSING.txt says which)",
 }
 
-BundleArgument = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz).")]
+BundleArgument = Annotated[
+    Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz), or packed tasks (.wasm).")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
 
 
@@ -39,9 +42,17 @@ def register(app: typer.Typer) -> None:
 
 
 def check(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
-    """Check a bundle's whole contract, with the code that the runtime uses."""
+    """Check a bundle's whole contract, or that packed tasks are whole, with the code that uses them."""
     from ..inspection import describe
 
+    if packed.is_packed(bundle):
+        tasks = packed.read(bundle)
+        if as_json:
+            packed.show_json(tasks)
+            return
+        out().print(f"[green]ok[/green] {escape(str(bundle))} is whole.")
+        packed.show(tasks, files=False)
+        return
     info = check_bundle(bundle)
     if as_json:
         print_json({"schema_version": CHECK_SCHEMA, "ok": True, **describe(info)})
@@ -59,9 +70,21 @@ def inspect(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is in a bundle: components, sizes, and what its ELF files ask for."""
+    """Show what is in a bundle: components, sizes, and what its ELF files ask for. Of tasks: their grants."""
     from ..inspection import inspect_bundle
 
+    if packed.is_packed(bundle):
+        if licences:
+            raise UsageError(
+                f"--licenses is for runtime bundles, and {bundle} is a file of tasks.",
+                hint=f"The SBOM beside it, {bundle.name}.cdx.json, has the licences of its packages.",
+            )
+        tasks = packed.read(bundle)
+        if as_json:
+            packed.show_json(tasks)
+        else:
+            packed.show(tasks, files=True)
+        return
     if licences:
         _print_licences(bundle, as_json=as_json)
         return

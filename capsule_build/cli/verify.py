@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from ..runtime.errors import CapsuleError
-from . import options, panels
+from . import options, packed, panels
 from .choice import Bundles, Dist, choose_bundles
 from .output import out, print_error, print_facts, print_json
 from .verifiers import Builder, Identity, Issuer, PublicKey, TrustRoot, policy_of
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..release.policy import Verified, VerifiedTask
-    from ..sandbox.options import Policy
 
 SCHEMA_VERSION: Final = "capsule-build.verify.v1"
 
@@ -79,12 +78,9 @@ def _print_verified(verified: list[Verified | VerifiedTask]) -> None:
 def _particulars(item: Verified | VerifiedTask) -> list[tuple[str, str]]:
     """Return what is told of one kind of bundle only."""
     from ..release.policy import VerifiedTask
-    from ..sandbox.granted import describe
 
     if isinstance(item, VerifiedTask):
-        guest = item.artifact.guest
-        tasks = [(f"task {name}", describe(task)) for name, task in item.artifact.file.tasks.items()]
-        return [("guest", f"{guest.language} {guest.sha256}"), *tasks]
+        return packed.particulars(item.artifact)
     return [("overrides", ", ".join(item.provenance.overrides) or "none")]
 
 
@@ -112,11 +108,5 @@ def _particulars_json(item: Verified | VerifiedTask) -> dict[str, object]:
     from ..release.policy import VerifiedTask
 
     if isinstance(item, VerifiedTask):
-        tasks = {name: _json_of(task) for name, task in item.artifact.file.tasks.items()}
-        return {"guest": item.artifact.guest._asdict(), "tasks": tasks}
+        return {"guest": item.artifact.guest._asdict(), "tasks": packed.tasks_json(item.artifact)}
     return {"overrides": list(item.provenance.overrides)}
-
-
-def _json_of(policy: Policy) -> dict[str, object]:
-    folders = [folder._asdict() for folder in policy.folders]
-    return {**policy._asdict(), "folders": folders}

@@ -85,3 +85,5 @@ def test_a_reader_that_goes_away_is_no_traceback(monkeypatch: pytest.MonkeyPatch
 def test_a_closed_standard_output_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     assert app.run(["plan", "tiny", "--json"]) == 0
+    # What stands in for it is open as long as the process, which goes on here.
+    sys.stdout.close()
