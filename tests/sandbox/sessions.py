@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,5 +28,12 @@ async def fails(session: capsule.Session, code: str) -> tuple[str, str]:
 
 
 def resident() -> int:
-    """Return how many bytes of memory this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    """Return how many bytes of memory this process has, when the last instance is gone, too.
+
+    That one is taken apart behind its answer.
+    """
+    sizes = []
+    for _ in range(20):
+        time.sleep(0.01)
+        sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
+    return min(sizes)

@@ -98,6 +98,27 @@ def test_a_run_can_be_cancelled_at_any_time() -> None:
     go(use())
 
 
+def test_calls_that_wait_for_one_session_keep_no_other_waiting() -> None:
+    """However many threads there are, and whichever of the calls are given up."""
+
+    async def use() -> None:
+        async with capsule.Session(timeout="20s") as busy, capsule.Session() as other:
+            assert await other.run("1") == "1"
+            calls = [asyncio.create_task(busy.run("while True: pass"))]
+            calls += [asyncio.create_task(busy.run(f"print({n})")) for n in range(1500)]
+            await asyncio.sleep(0.1)
+            assert await asyncio.wait_for(other.run("2"), timeout=5) == "2"
+            # A call that is cancelled twice, the first and the last one, and most of them.
+            given_up = {0, 1, 50, 1500, *range(100, 1480)}
+            for n in (1, *sorted(given_up, reverse=True)):
+                calls[n].cancel()
+            done = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=30)
+            for n, said in enumerate(done):
+                assert isinstance(said, asyncio.CancelledError) if n in given_up else said == str(n - 1)
+
+    go(use())
+
+
 def test_files_go_in_and_out_and_no_further(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b")
 

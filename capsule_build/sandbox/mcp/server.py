@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import contextlib
@@ -124,7 +123,7 @@ class Sandbox:
         """Close a session, with all that it has."""
         session = self._session(session_id)
         del self._sessions[session_id]
-        await asyncio.to_thread(session.close)
+        await session.in_turn(session.close)
         return "The session is closed."
 
     def close(self) -> None:
@@ -151,7 +150,7 @@ class Sandbox:
         session = self._session(identity)
         with _told():
             # It waits for the run that is under way.
-            return await asyncio.to_thread(act, session)
+            return await session.in_turn(lambda: act(session))
 
 
 @contextlib.contextmanager

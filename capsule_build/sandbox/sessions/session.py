@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...runtime.errors import UsageError
 from ..languages import JAVASCRIPT, PYTHON
@@ -16,6 +16,7 @@ from .files import SessionFiles
 from .folders import TooLargeError
 from .javascript import JavaScriptKind
 from .python import PythonKind
+from .turns import Turns
 
 if TYPE_CHECKING:
     import os
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .kind import Kind
 
 __all__ = ["DEFAULTS", "Session", "SessionError", "run_javascript", "run_python"]
+
+_Result = TypeVar("_Result")
 
 DEFAULTS: Final = {"compute": "HIGH", "ram": "512MB", "timeout": "30s"}
 """The limits of a run, where no others are given."""
@@ -64,6 +67,7 @@ class Session:
         self._state: Any = None
         self._runs = 0
         self._one = threading.Lock()
+        self._turns = Turns()
 
     async def run(self, code: str) -> str:
         """Run a piece of code and return what it printed, and the value of its last expression behind that.
@@ -154,9 +158,13 @@ class Session:
         """Run a piece of code that no other one follows upon: none of its variables has to be kept."""
         return await self._run(code, Call(last=True))
 
+    async def in_turn(self, act: Callable[[], _Result]) -> _Result:
+        """Do something with the session on a thread, behind the runs that were asked for before."""
+        return await self._turns.take(act)
+
     async def _run(self, code: str, call: Call) -> str:
         try:
-            return await asyncio.to_thread(self._run_alone, code, call)
+            return await self.in_turn(lambda: self._run_alone(code, call))
         except asyncio.CancelledError:
             call.cancel()
             raise
