@@ -74,6 +74,28 @@ def test_tools_calls_errors_and_limits(bench: Bench) -> None:
     asyncio.run(use())
 
 
+def test_text_that_is_no_unicode_ends_no_server(bench: Bench) -> None:
+    """The code chooses what it gives; an answer of the protocol can't hold half of a character."""
+    shown = "class Odd:\n    def __repr__(self): return chr(0xd800)\nOdd()"
+    attempts = (
+        ("execute_python", shown, False),
+        ("execute_python", "raise ValueError(chr(0xd800))", True),
+        ("execute_python", "import sys; sys.exit(chr(0xd800))", True),
+        ("execute_javascript", "throw new Error(String.fromCharCode(0xd800))", True),
+        ("run_in_session", "globals()[chr(0xd800)] = (i for i in 'ab')", False),
+    )
+
+    async def use() -> None:
+        async with Client(server(bench)) as client:
+            _, session = await call(client, "create_session")
+            for tool, code, fails in attempts:
+                words = {"session_id": session} if tool == "run_in_session" else {}
+                failed, said = await asyncio.wait_for(call(client, tool, code=code, **words), 30)
+                assert (failed, "\\ud800" in said) == (fails, True), said
+
+    asyncio.run(use())
+
+
 def test_javascript_has_the_same_tools_and_limits_of_its_own(bench: Bench) -> None:
     config = (
         'compute = "LOW"\nallowed_hosts = []\nmax_sessions = 1\n[javascript]\nram = "32MB"\ntimeout = "3s"\n'

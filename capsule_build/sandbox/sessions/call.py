@@ -89,7 +89,7 @@ class Call:
             parts.append(f"{value[:-over]}\n({over} more characters were left out.)" if over > 0 else value)
         if lost:
             parts.append(f"(These can't be kept for the next run: {', '.join(lost)}.)")
-        return "\n".join(parts)
+        return _unicode("\n".join(parts))
 
     def answer(
         self,
@@ -129,7 +129,12 @@ class Call:
 
     def failure(self, error_type: str, message: str) -> SessionError:
         """Return the error that ends it, with what it has printed."""
-        return SessionError(message, error_type=error_type, printed=self.printed())
+        return SessionError(_unicode(message), error_type=error_type, printed=self.printed())
+
+
+def _unicode(text: str) -> str:
+    """Return a text of a guest's as one that can be written: halves of characters alone can't be."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def engine(language: str) -> Machine:
