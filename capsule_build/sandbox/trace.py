@@ -186,10 +186,16 @@ class Trace:
         # Nested tasks run on threads of their own, one at a time.
         with self._lock:
             try:
-                return self._connection.execute(statement, row).lastrowid
+                values = {name: _written(value) for name, value in row.items()}
+                return self._connection.execute(statement, values).lastrowid
             except sqlite3.Error as error:
                 self._say(f"The trace can't be written: {error}.")
                 return None
+
+
+def _written(value: Any) -> Any:
+    """Return a value as SQLite takes it: a name or a message may have what no UTF-8 has."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _update(row: Iterable[str]) -> str:

@@ -84,6 +84,20 @@ def test_rows_are_what_the_envelopes_say(bench: Bench, web: Web) -> None:
     assert len(read_rows(str(bench.folder))) == 4
 
 
+def test_a_message_or_a_name_that_is_no_unicode_is_written_too(bench: Bench) -> None:
+    """A task that fails like that would else be missing, and take its process along."""
+    name = "od\udcffd.py"
+    bench.write(name, "def main(): raise ValueError(chr(0xd800))\n")
+    for worker in (False, True):
+        run = capsule.run(file=name, cwd=str(bench.folder), trace=True, worker=worker)
+        message = asyncio.run(run)["error"]["message"]
+        assert "ValueError: \ud800" in message
+    for row in read_rows(str(bench.folder)):
+        assert (row.state, row.file) == ("failed", "od\\udcffd.py")
+        assert row.error_message == f"ValueError: \\ud800 ({ascii(name)[1:-1]}, line 1)"
+    assert len(read_rows(str(bench.folder))) == 2
+
+
 def test_a_project_can_ask_for_it_for_commands_workers_and_programs(bench: Bench) -> None:
     bench.write("file.py", "def main(n):\n    if n == '1': raise ValueError(n)\n    return n\n")
     bench.write("capsule.toml", "[trace]\nenabled = true\n")
