@@ -250,6 +250,8 @@ class Instance:
 
     def _configure(self, store: int) -> None:
         setup = self.setup
+        # First: what fails from here on has used none of it.
+        self.set_fuel(setup.fuel)
         memory = _UNLIMITED if setup.memory is None else setup.memory
         lib.wasmtime_store_limiter(store, memory, _TABLE_ELEMENTS, _UNLIMITED, _UNLIMITED, _UNLIMITED)
         wasi = lib.wasi_config_new()
@@ -268,7 +270,6 @@ class Instance:
                 lib.wasi_config_delete(wasi)
                 raise WasmError(f"The folder {folder.guest} can't be given to the task.")
         check(lib.wasmtime_context_set_wasi(self._context, wasi))
-        self.set_fuel(setup.fuel)
         lib.wasmtime_store_epoch_deadline_callback(store, _GOES_ON, self.identity, abi.NO_FINALIZER)
         lib.wasmtime_context_set_epoch_deadline(self._context, 1)
         if self.stop is not None:

@@ -98,6 +98,16 @@ def test_a_message_or_a_name_that_is_no_unicode_is_written_too(bench: Bench) -> 
     assert len(read_rows(str(bench.folder))) == 2
 
 
+def test_a_task_that_never_began_has_used_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSULE_T_A", "\udcff")
+    options = f'name="main", compute={2**63 - 1}, max_retries=2, env_variables=["CAPSULE_T_A"]'
+    bench.write("t.py", f"{HEAD}\n@task({options})\ndef main(): return 1\n")
+    envelope = asyncio.run(capsule.run(file="t.py", cwd=str(bench.folder), trace=True))
+    assert "aren't UTF-8" in envelope["error"]["message"]
+    assert (envelope["execution"]["retries"], envelope["execution"]["fuel_consumed"]) == (2, 0)
+    assert [row.fuel_consumed for row in read_rows(str(bench.folder))] == [0]
+
+
 def test_a_project_can_ask_for_it_for_commands_workers_and_programs(bench: Bench) -> None:
     bench.write("file.py", "def main(n):\n    if n == '1': raise ValueError(n)\n    return n\n")
     bench.write("capsule.toml", "[trace]\nenabled = true\n")
