@@ -76,7 +76,7 @@ def load_project(folder: str) -> Project:
     enabled = trace.get(_TRACE_KEY, False)
     if not isinstance(enabled, bool):
         raise ConfigError(f"{path}: [trace] {_TRACE_KEY} must be true or false.")
-    asked = read_trust(trust, folder, f"{path}: [trust]") if trust else None
+    asked = read_trust(trust, folder, f"{path}: [trust]") if "trust" in document else None
     return Project(workflow.get("entrypoint"), defaults, workflow.get("version"), enabled, asked)
 
 

@@ -84,8 +84,10 @@ def read_trust(words: Mapping[str, Any], folder: str, where: str) -> Trust:
         where: The place that an error names.
 
     Raises:
-        ConfigError: A word is unknown or isn't what it must be, or they don't go together.
+        ConfigError: There is no word, one is unknown or isn't what it must be, or they don't go together.
     """
+    if not words:
+        raise ConfigError(f"{where}: nothing is asked for.", hint=f"Keys: {', '.join(Trust._fields)}.")
     values: dict[str, Any] = {}
     for name, value in words.items():
         if name == _SAME_GUEST:

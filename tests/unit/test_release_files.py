@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from capsule_build.cli.app import run
-from capsule_build.release.outputs import Outputs, publish
+from capsule_build.release.outputs import Outputs, publish, remove_stale
 from capsule_build.release.policy import KeyPolicy
 from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import SignatureError
@@ -135,3 +135,14 @@ def test_a_folder_that_is_named_in_two_ways_does_not_wait_for_itself(tmp_path: P
     (tmp_path / "link").symlink_to("folder")
     publish({tmp_path / "folder/a": b"1", tmp_path / "link/b": b"2"})
     assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["a", "b"]
+
+
+@pytest.mark.timeout(60)
+def test_what_lies_in_a_files_place_is_not_waited_for(tmp_path: Path) -> None:
+    place, stale = tmp_path / "x.wasm.sha256", tmp_path / ".x.wasm.1.part"
+    for path in (place, stale):
+        os.mkfifo(path)
+    remove_stale(tmp_path)
+    publish({place: b"after"})
+    assert place.read_bytes() == b"after"
+    assert list(tmp_path.iterdir()) == [place]

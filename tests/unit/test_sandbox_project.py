@@ -41,6 +41,7 @@ def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
         ("tasks = 5\n", "must be a table"),
         ("[trace]\nfile = 'x'\n", "no key 'file'"),
         ("not toml", "is not TOML"),
+        ("[trust]\n# public_key = 'key.pub.pem'\n", "nothing is asked for"),
         ("a = " + "[" * 20000, "nested too deeply"),
         ("#" * (1 + (1 << 20)), "has more than 1048576 bytes"),
     ],
