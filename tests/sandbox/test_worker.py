@@ -332,6 +332,37 @@ def test_run_by_a_worker(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(use())
 
 
+def test_a_worker_that_is_killed_within_an_answer_gives_an_error(bench: Bench) -> None:
+    begun = json.dumps({"id": "1", "output": {}})[:-5]
+    worker = Worker(["sh", "-c", f"read line; printf %s '{begun}'; kill -9 $$"])
+    bench.write("hello.py", "def main(): return 1\n")
+    envelope = asyncio.run(asyncio.wait_for(worker.run(Request("hello.py")), 30))
+    assert envelope["error"]["error_type"] == "wasm_error"
+    assert "ended by signal 9" in envelope["error"]["message"]
+    worker.close()
+
+
+def test_a_listener_that_fails_ends_its_own_task_alone(bench: Bench) -> None:
+    bench.write("long.py", LONG)
+    bench.write("hello.py", "def main(): return 1\n")
+
+    def listen(_number: int, data: bytes) -> None:
+        raise LookupError(data)
+
+    async def use() -> None:
+        worker = Worker()
+        other = asyncio.create_task(worker.run(Request("hello.py", working=str(bench.folder))))
+        failing = worker.run(Request("long.py", working=str(bench.folder)), on_output=listen)
+        with pytest.raises(LookupError, match="begun"):
+            await asyncio.wait_for(failing, 30)
+        assert (await asyncio.wait_for(other, 30))["result"] == 1
+        again = worker.run(Request("hello.py", working=str(bench.folder)))
+        assert (await asyncio.wait_for(again, 30))["result"] == 1
+        await asyncio.to_thread(worker.close)
+
+    asyncio.run(use())
+
+
 def test_a_worker_that_is_killed_gives_an_error_and_the_next_call_another(bench: Bench) -> None:
     bench.write("long.py", LONG)
     bench.write("file.py", "def main(): return 1\n")

@@ -68,8 +68,8 @@ class Worker:
 
         Args:
             request: What to run. Folders are relative to this process's working folder.
-            on_output: Hears what the tasks print, on a thread of this object; without, it goes to the
-                worker's standard error, which is this process's.
+            on_output: Hears what the tasks print, on a thread of this object. What it raises ends the task,
+                and is raised here. Without, it goes to the worker's standard error, which is this process's.
         """
         identity = str(next(self._numbers))
         fields = {
@@ -148,7 +148,9 @@ class Worker:
     def _listen(self, talk: Conversation, waiting: dict[str, _Waiting]) -> None:
         with io.BufferedReader(cast("io.RawIOBase", talk.output)) as lines:
             for line in lines:
-                self._hear(json.loads(line), waiting)
+                # A worker that was killed may have left a piece of one.
+                if line.endswith(b"\n"):
+                    self._hear(json.loads(line), waiting)
         with self._sending:
             code = talk.close()
         with self._lock:
@@ -162,7 +164,13 @@ class Worker:
         if "stream" in said:
             item = waiting.get(said["id"])
             if item is not None and item.output is not None:
-                item.output(said["stream"], said["text"].encode())
+                try:
+                    item.output(said["stream"], said["text"].encode())
+                except Exception as error:
+                    # It is the caller's own; here it would end the answers of all others.
+                    self._forget(said["id"])
+                    if item.answer.set_running_or_notify_cancel():
+                        item.answer.set_exception(error)
             return
         with self._lock:
             item = waiting.pop(said["id"], None)
