@@ -97,7 +97,8 @@ class Store:
     def add(self, resolved: Wanted, source: Path, *, replace: bool = False) -> Path:
         """Put a bundle that lies elsewhere on this machine into the store, and return its path there.
 
-        It is copied under a temporary name, checked, and renamed. One that is there already is only hashed.
+        It is copied under a temporary name, checked, and renamed. Where the store has it already, the file is
+        checked all the same: whoever names a wrong one must hear of it.
 
         Args:
             resolved: What the registry lock says.
@@ -106,27 +107,26 @@ class Store:
 
         Raises:
             DigestError: The file, or the one that is there, isn't the registry lock's; nothing is changed.
-            InputError: The file can't be read, or there is no room.
-            UsageError: The store can't be written to.
+            InputError: There is no room, or the one that is there can't be read.
+            UsageError: The file can't be read, or the store can't be written to.
         """
         path, variant = self.path(resolved.variant), resolved.variant
-        if self.has(resolved, replace=replace):
-            return path
+        present = self.has(resolved, replace=replace)
         try:
             given = source.open("rb")
         except OSError as error:
-            raise InputError(f"The file '{source}' can't be read: {error.strerror}.") from error
+            raise UsageError(f"The file '{source}' can't be read: {error.strerror}.") from error
         with given:
             size = os.fstat(given.fileno()).st_size
             if size != variant.size:
                 raise _other(source, resolved, f"it has {size} bytes, the registry lock says {variant.size}")
+            if present:
+                _check(source, resolved, sha256_file(source))
+                return path
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with atomic_writer(path) as copy:
-                    found = _copy(given, copy)
-                    if found != variant.sha256:
-                        differs = f"its SHA-256 is {found}, the registry lock says {variant.sha256}"
-                        raise _other(source, resolved, differs)
+                    _check(source, resolved, _copy(given, copy))
                 _sync_folder(path.parent)
             except OSError as error:
                 raise _unwritable(path, error) from error
@@ -284,6 +284,13 @@ def _copy(given: IO[bytes], copy: IO[bytes]) -> str:
         copy.write(chunk)
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def _check(source: Path, resolved: Wanted, found: str) -> None:
+    """Check the digest of a file that is to be put into the store."""
+    wanted = resolved.variant.sha256
+    if found != wanted:
+        raise _other(source, resolved, f"its SHA-256 is {found}, the registry lock says {wanted}")
 
 
 def _other(source: Path, resolved: Wanted, differs: str) -> DigestError:

@@ -207,8 +207,6 @@ def test_a_bundle_is_put_into_a_store_that_is_not_there_yet(store: Store, tmp_pa
     assert path.stat().st_mode & 0o777 == 0o644
     assert store.has(resolved())
     before = path.stat()
-    built.unlink()
-    # What is there is hashed and nothing else, as everywhere.
     assert store.add(resolved(), built).stat() == before
 
 
@@ -219,8 +217,32 @@ def test_another_file_is_not_put_into_the_store(store: Store, tmp_path: Path, da
     with pytest.raises(DigestError, match=f"'{built}' is not the bundle of 'node24-v1'"):
         store.add(resolved(), built)
     assert names(store) == []
-    with pytest.raises(InputError, match="can't be read"):
-        store.add(resolved(), tmp_path / "absent")
+
+
+@pytest.mark.parametrize("data", [b"x" * len(DATA), DATA[:-1]], ids=["other", "short"])
+def test_another_file_is_an_error_also_where_the_bundle_is_there(
+    store: Store, tmp_path: Path, data: bytes
+) -> None:
+    store.folder.mkdir(parents=True)
+    (store.folder / NAME).write_bytes(DATA)
+    before = (store.folder / NAME).stat()
+    wrong = tmp_path / "wrong"
+    wrong.write_bytes(data)
+    with pytest.raises(DigestError, match=f"'{wrong}' is not the bundle of 'node24-v1'"):
+        store.add(resolved(), wrong)
+    with pytest.raises(DigestError, match=f"'{wrong}' is not the bundle of 'node24-v1'"):
+        store.add(resolved(), wrong, replace=True)
+    assert ((store.folder / NAME).stat(), names(store)) == (before, [NAME])
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_that_is_not_there_is_wrong_usage(store: Store, tmp_path: Path, *, there: bool) -> None:
+    store.folder.mkdir(parents=True)
+    if there:
+        (store.folder / NAME).write_bytes(DATA)
+    for absent in (tmp_path / "absent", tmp_path):
+        with pytest.raises(UsageError, match=f"The file '{absent}' can't be read"):
+            store.add(resolved(), absent)
 
 
 def test_a_damaged_bundle_is_replaced_by_a_file_only_when_asked_for(store: Store, tmp_path: Path) -> None:

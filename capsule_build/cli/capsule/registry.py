@@ -177,7 +177,7 @@ def _platform(capsule: Capsule, source: Path | None) -> Platform:
         try:
             found = sha256_file(source)
         except OSError as error:
-            raise InputError(f"The file '{source}' can't be read: {error.strerror}.") from error
+            raise UsageError(f"The file '{source}' can't be read: {error.strerror}.") from error
         for platform, variant in capsule.variants.items():
             if variant.sha256 == found:
                 return platform
