@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from capsule_build.pins import load_pins
-from capsule_build.runtime.errors import CapsuleError
+from capsule_build.runtime.errors import CapsuleError, InputError
 from capsule_build.runtime.process import CommandError, Result
 from capsule_build.sandbox.javascript import bundling, guest, making
 from capsule_build.sandbox.javascript.witness import holds, is_settled, watch
@@ -135,6 +137,58 @@ def test_a_change_of_a_source_is_another_guest(tmp_path: Path, monkeypatch: pyte
     shutil.rmtree(tmp_path / "js" / "node")
     with pytest.raises(CapsuleError, match="are missing"):
         guest.guest_key()
+
+
+def package(path: Path, *members: tuple[str, bytes, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, kind, content in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size, member.linkname = kind, len(content), "/etc/passwd"
+            member.mode = 0o755 if "/bin/" in name else 0o600
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_a_package_of_npm_is_unpacked_by_any_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 12 has Python 3.11.2, whose tarfile has no filters."""
+    monkeypatch.delattr(tarfile.TarFile, "extract")
+    monkeypatch.delattr(tarfile.TarFile, "extractall")
+    there = tmp_path / "there"
+    tarball = package(
+        tmp_path / "p.tgz",
+        ("package", tarfile.DIRTYPE, b""),
+        ("package/bin/tool", tarfile.REGTYPE, b"program"),
+        ("package/data.json", tarfile.REGTYPE, b"{}"),
+    )
+    making._unpack(tarball, there)
+    kept = {str(path.relative_to(there)): path for path in there.rglob("*") if path.is_file()}
+    assert {name: path.read_bytes() for name, path in kept.items()} == {
+        "bin/tool": b"program",
+        "data.json": b"{}",
+    }
+    assert {name: path.stat().st_mode & 0o777 for name, path in kept.items()} == {
+        "bin/tool": 0o755,
+        "data.json": 0o644,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("package/link", tarfile.SYMTYPE),
+        ("package/link", tarfile.LNKTYPE),
+        ("package/pipe", tarfile.FIFOTYPE),
+        ("package/../../outside", tarfile.REGTYPE),
+        ("/absolute/file", tarfile.REGTYPE),
+        ("file", tarfile.REGTYPE),
+    ],
+)
+def test_what_no_package_of_npm_has_is_refused(tmp_path: Path, name: str, kind: bytes) -> None:
+    folder = tmp_path / "there" / "in"
+    tarball = package(tmp_path / "p.tgz", (name, kind, b"x" if kind == tarfile.REGTYPE else b""))
+    with pytest.raises(InputError, match="is no regular file of a package of npm"):
+        making._unpack(tarball, folder)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tarball]
 
 
 def test_without_node_the_guest_is_not_made_and_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tarfile
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from ...fetch import Cache, fetch_all
@@ -149,9 +150,23 @@ def _fetch(components: Sequence[str] | None = None) -> dict[Pin, Path]:
 
 
 def _unpack(tarball: Path, folder: Path) -> None:
-    """Unpack an npm package: all that it has lies in one folder, whose name is left out."""
+    """Unpack an npm package: all that it has lies in one folder, whose name is left out.
+
+    Its files are read and written here, since `extract` has no filters before Python 3.11.4.
+
+    Raises:
+        InputError: It has what is no regular file, or one that would lie elsewhere.
+    """
     with tarfile.open(tarball) as archive:
         for member in archive:
-            member.name = member.name.partition("/")[2]
-            if member.name:
-                archive.extract(member, folder, filter="data")
+            if member.isdir():
+                continue
+            path = PurePosixPath(member.name)
+            inner = path.relative_to(*path.parts[:1])
+            stream = archive.extractfile(member) if member.isreg() else None
+            if stream is None or path.is_absolute() or ".." in path.parts or not inner.parts:
+                raise InputError(f"{tarball}: '{member.name}' is no regular file of a package of npm.")
+            place = folder / inner
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(stream.read())
+            place.chmod(0o755 if member.mode & stat.S_IXUSR else 0o644)
