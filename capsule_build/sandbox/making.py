@@ -16,7 +16,9 @@ from ..runtime.errors import CapsuleError
 from ..runtime.process import run
 from . import guest, prebuilt
 
-_COMPONENTIZE = "import sys; from componentize_py import script; sys.exit(script())"
+_COMPONENTIZE = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from componentize_py import script; sys.exit(script())"
+)
 _STEADY = "steady.c"
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 _SECONDS = 900
@@ -48,15 +50,7 @@ def make_guest(*, need_compiler: bool = False) -> bytes:
         CapsuleError: componentize-py isn't installed in the version that is pinned, or failed; or there is no
             compiler.
     """
-    try:
-        version = importlib.metadata.version("componentize-py")
-    except importlib.metadata.PackageNotFoundError:
-        version = "not installed"
-    if version != guest.COMPONENTIZE:
-        raise CapsuleError(
-            f"The guest is made by componentize-py {guest.COMPONENTIZE}, and here it is {version}.",
-            hint=f"pip install componentize-py=={guest.COMPONENTIZE}",
-        )
+    program = componentizer()
     with tempfile.TemporaryDirectory() as work:
         source, output = Path(work, "source"), Path(work, "guest.wasm")
         # The guest sees what lies in its folder: nothing but its own.
@@ -70,8 +64,30 @@ def make_guest(*, need_compiler: bool = False) -> bytes:
         environment = steady_environment(Path(work), need_compiler=need_compiler)
         words = ["-d", "task.wit", "-w", "guest", "componentize", "capsule_guest"]
         words += ["-p", ".", "-o", str(output)]
-        run([sys.executable, "-c", _COMPONENTIZE, *words], env=environment, cwd=source, timeout=_SECONDS)
+        run([*program, *words], env=environment, cwd=source, timeout=_SECONDS)
         return output.read_bytes()
+
+
+def componentizer() -> list[str]:
+    """Return the command that is componentize-py, without its arguments, for any environment.
+
+    It says which folder the package is in: in pip's isolated builds only their own PYTHONPATH names that.
+
+    Raises:
+        CapsuleError: It isn't installed in the version that is pinned.
+    """
+    found = "not installed"
+    try:
+        installed = importlib.metadata.distribution("componentize-py")
+        found = installed.version
+        if found == guest.COMPONENTIZE:
+            return [sys.executable, "-c", _COMPONENTIZE, str(installed.locate_file(""))]
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    raise CapsuleError(
+        f"The guest is made by componentize-py {guest.COMPONENTIZE}, and here it is {found}.",
+        hint=f"{sys.executable} -m pip install componentize-py=={guest.COMPONENTIZE}",
+    )
 
 
 def steady_environment(work: Path, *, need_compiler: bool) -> dict[str, str]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import shutil
-from typing import TYPE_CHECKING
-
+import sys
+from pathlib import Path
 import pytest
 
 from capsule_build.runtime.errors import CapsuleError
+from capsule_build.runtime.process import CommandError, run
 from capsule_build.sandbox import guest, making, wasmtime_abi
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -50,6 +49,22 @@ def test_without_a_compiler_a_wheel_gets_no_guest(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CapsuleError, match="no C compiler 'cc'"):
         making.make_guest(need_compiler=True)
+
+
+def test_what_makes_the_guest_is_found_in_an_isolated_build_of_pip() -> None:
+    """There its folder is on the path of this process alone: the guest's environment has no PYTHONPATH."""
+    folder = str(importlib.metadata.distribution("componentize-py").locate_file(""))
+    program = f"""
+import sys
+sys.path[:0] = [{str(Path(guest.sources()).parent)!r}, {folder!r}]
+from capsule_build.runtime.process import run
+from capsule_build.sandbox.making import componentizer
+print(run([*componentizer(), "--version"], env={{}}).text)
+"""
+    outside = getattr(sys, "_base_executable", sys.executable)
+    with pytest.raises(CommandError, match="No module named 'componentize_py'"):
+        run([outside, "-I", "-c", "import componentize_py"])
+    assert guest.COMPONENTIZE in run([outside, "-I", "-c", program]).text
 
 
 def test_another_componentize_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
