@@ -105,6 +105,8 @@ def build(
     exported = export or output is not None
     if signing is not None and not exported:
         raise UsageError("What is signed must be exported.", hint="Say --export, or --output DIR.")
+    if output == "":
+        raise UsageError("--output names no folder.", hint="The working folder is '.'.")
     source = Path(working, name)
     collected = _collect(source, name, project, packages, say)
     _check_names([*collected.own, *collected.installed, *collected.inputs])

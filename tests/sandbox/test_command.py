@@ -82,6 +82,8 @@ def test_verbose_tells_each_tasks_life(bench: Bench) -> None:
         (["run", "notes.txt"], 2, "neither a Python file"),
         (["exec", "hello.py"], 2, "is no packed file"),
         (["exec", "broken.wasm"], 5, "is no packed task"),
+        (["exec", "broken.wasm", "--packages", "nope"], 2, "No such option: --packages"),
+        (["build", "hello.py", "--output", ""], 2, "names no folder"),
         (["build", "nope.py"], 2, "can't be read"),
         (["build", "notes.txt"], 2, "no Python file"),
         (["nope"], 2, "No such command"),
