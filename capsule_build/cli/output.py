@@ -12,6 +12,7 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from .. import __version__
@@ -70,19 +71,87 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table for people: as wide as the terminal; elsewhere one whole line a row, for `grep`."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, dispensable: Sequence[str] = ()
+) -> None:
+    """Print a table for people: as wide as the terminal; elsewhere one whole line a row, for `grep`.
+
+    Args:
+        columns: Their names.
+        rows: A cell for each column.
+        dispensable: Columns that a terminal which is too narrow for all goes without, the first one first.
+    """
     console = out()
     if not console.is_terminal:
         for line in _lines([columns, *rows]):
             console.print(line, markup=False)
         return
+    kept, cells = fitting(columns, rows, console.width, dispensable)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
+    for column in kept:
         table.add_column(column, overflow="fold")
-    for row in rows:
+    for row in cells:
         table.add_row(*(escape(harmless(cell)) for cell in row))
     console.print(table)
+
+
+def print_entries(
+    columns: Sequence[str],
+    entries: Iterable[tuple[Sequence[str], str]],
+    *,
+    dispensable: Sequence[str] = (),
+) -> None:
+    """Print a table for a terminal whose rows are never folded, each with what is said of it below.
+
+    Args:
+        columns: Their names. One without any cell is left out.
+        entries: The cells of a row, and a text, which may be empty.
+        dispensable: As for `print_table`.
+    """
+    console, told = out(), list(entries)
+    rows = [row for row, _ in told]
+    empty = [name for name, *cells in zip(columns, *rows, strict=True) if rows and not any(cells)]
+    kept, cells = fitting(columns, rows, console.width, dispensable, without=empty)
+    head, *lines = _lines([kept, *cells])
+    console.print(f"[bold]{escape(head)}[/]")
+    for line, (_, text) in zip(lines, told, strict=True):
+        console.print(line, markup=False)
+        if text:
+            console.print(Padding(escape(harmless(text)), (0, 0, 0, 4)), soft_wrap=False)
+
+
+def fitting(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    width: int,
+    dispensable: Sequence[str],
+    *,
+    without: Iterable[str] = (),
+) -> tuple[list[str], list[list[str]]]:
+    """Return the columns of a table, and the cells below them, that a width has room for.
+
+    Args:
+        columns: Their names.
+        rows: A cell for each column.
+        width: In columns of characters.
+        dispensable: Which columns go, one after the other, until it fits; the others stay whatever it is.
+        without: Which columns go in any case.
+    """
+    gone = set(without)
+    table = [list(columns), *map(list, rows)]
+    widths = {
+        name: max(cell_len(line) for cell in cells for line in cell.splitlines() or [""])
+        for name, *cells in ((column[0], *column) for column in zip(*table, strict=True))
+    }
+    for name in dispensable:
+        kept = [each for column, each in widths.items() if column not in gone]
+        if sum(kept) + len(_GAP) * (len(kept) - 1) <= width:
+            break
+        gone.add(name)
+    head, *cells = (
+        [cell for name, cell in zip(columns, row, strict=True) if name not in gone] for row in table
+    )
+    return head, cells
 
 
 def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:

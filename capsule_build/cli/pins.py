@@ -62,11 +62,20 @@ def list_pins(
         print_json({"schema_version": SCHEMA, "epoch": pinset.epoch, "pins": listed})
         return
     print_table(
-        ("component", "target", "package", "size", "sha256", "licence"),
+        ("component", "target", "version", "package", "size", "sha256", "licence"),
         [
-            (pin.component, pin.target, pin.reference, _size(pin), pin.sha256[:16], pin.license)
+            (
+                pin.component,
+                pin.target,
+                pin.version,
+                f"{pin.kind}:{pin.package}",
+                _size(pin),
+                pin.sha256[:16],
+                pin.license,
+            )
             for pin in pins
         ],
+        dispensable=("licence", "package", "sha256", "size"),
     )
 
 

@@ -14,7 +14,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..runtime.errors import ContractError, UsageError
+from ..runtime.errors import CapsuleError, ContractError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +27,17 @@ RUNNING, COMPLETED, FAILED, INTERRUPTED = "running", "completed", "failed", "int
 BAD: Final = (FAILED, INTERRUPTED)
 
 _FORMAT: Final = 1
+_PLACE: Final = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+)
+"""What SQLite says where the file, whatever is in it, can't be used."""
+
+_ELSEWHERE: Final = "A trace needs a working folder that can be written to; a task without one doesn't."
 _BUSY_SECONDS: Final = 10.0
 _STARTED_FIELD: Final = 19  # starttime of proc_pid_stat(5), counted behind the program's name
 _TABLE: Final = """
@@ -55,7 +66,7 @@ CREATE TABLE IF NOT EXISTS instances (
 
 
 class TraceError(ContractError):
-    """The trace isn't one, or can't be opened."""
+    """The trace isn't one."""
 
 
 class Row(NamedTuple):
@@ -113,7 +124,8 @@ class Trace:
         say: Hears what can't be written: that changes nothing of the tasks.
 
     Raises:
-        TraceError: It can't be opened.
+        UsageError: The folder, or the file, can't be written to.
+        TraceError: What is there is no trace.
     """
 
     def __init__(self, working: str, file: str, version: str | None, say: Callable[[str], None]) -> None:
@@ -124,7 +136,7 @@ class Trace:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as error:
-            raise TraceError(f"{folder} can't be made: {error.strerror}.") from None
+            raise UsageError(f"{folder} can't be made: {error.strerror}.", hint=_ELSEWHERE) from None
         self._connection = _connect(working)
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -133,7 +145,7 @@ class Trace:
             self._connection.execute(f"PRAGMA user_version = {_FORMAT}")
         except sqlite3.Error as error:
             self._connection.close()
-            raise TraceError(f"{folder}/{FILE} can't be written: {error}.") from None
+            raise _unusable(f"{folder}/{FILE} can't be written", error) from None
 
     def begin(self, policy: Policy, parent: int | None) -> int | None:
         """Add a task instance that begins, and return its number; `None`: it can't be written."""
@@ -213,17 +225,25 @@ def _connect(working: str) -> sqlite3.Connection:
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as error:
-        raise TraceError(f"{path} can't be opened: {error}.") from None
+        raise _unusable(f"{path} can't be opened", error) from None
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         found = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.Error as error:
         connection.close()
-        raise TraceError(f"{path} can't be read: {error}.", hint="Remove it.") from None
+        raise _unusable(f"{path} can't be read", error) from None
     if found not in (0, _FORMAT):
         connection.close()
         raise TraceError(f"{path} has the format {found}, and this program knows {_FORMAT}.")
     return connection
+
+
+def _unusable(said: str, error: sqlite3.Error) -> CapsuleError:
+    """Return the error for a trace that SQLite refuses: its place is wrong, or it is."""
+    # The low byte is the kind; the others say which of it.
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PLACE:
+        return UsageError(f"{said}: {error}.", hint=_ELSEWHERE)
+    return TraceError(f"{said}: {error}.", hint="Remove it.")
 
 
 def read_rows(working: str, *, after: int = 0, also: Iterable[int] = ()) -> list[Row]:
@@ -235,7 +255,7 @@ def read_rows(working: str, *, after: int = 0, also: Iterable[int] = ()) -> list
         also: Numbers of others.
 
     Raises:
-        UsageError: There is no trace.
+        UsageError: There is no trace, or it can't be opened.
         TraceError: It isn't one.
     """
     path = os.path.join(working, FOLDER, FILE)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
+import re
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import capsule
+from capsule_build.cli.capsule.app import run as run_command
 from capsule_build.runtime.errors import CapsuleError
 from capsule_build.runtime.process import converse
 from capsule_build.sandbox.trace import Row, read_rows
@@ -41,6 +45,16 @@ def main(url):
     from capsule import http
     http.get(url)
     return [loop(), fails("way"), sleeps()]
+"""
+
+FAILS = f"""{HEAD}
+@task(compute="LOW", max_retries=1)
+def fails():
+    raise ValueError("no way " * 30)
+
+@task(name="main", compute="HIGH")
+def main():
+    return [fails()]
 """
 
 
@@ -156,6 +170,42 @@ def test_a_task_whose_process_was_killed_is_interrupted(bench: Bench) -> None:
     follow.process.send_signal(signal.SIGINT)
     assert follow.close() == 130
     assert [row.state for row in read_rows(str(bench.folder))] == ["interrupted"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_terminal_shows_a_task_in_a_line_and_its_error_below(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    bench.write("file.py", FAILS)
+    assert bench.command("run", "--trace", "file.py").code == 0
+    monkeypatch.chdir(bench.folder)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert run_command(["log"]) == 0
+    head, first, second, *said = [line.rstrip() for line in screen.getvalue().splitlines()]
+    assert head.split() == ["id", "parent", "started", "task", "state", "ms", "retries", "fuel", "memory"]
+    for line, name, state in ((first, "main", "completed"), (second, "fails", "failed")):
+        assert re.search(rf"  \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d  {name} +{state} ", line)
+        assert re.search(r"  <?\d+ %  ", line)
+    assert said[0].startswith("    task_error: ValueError: no way")
+    assert all(line.startswith("    ") for line in said)
+    assert max(map(len, screen.getvalue().splitlines())) <= columns
+
+
+def test_a_place_that_takes_no_trace_is_wrong_usage(bench: Bench) -> None:
+    bench.write("file.py", "def main(): return 1\n")
+    place = bench.folder / ".capsule"
+    place.write_text("a file")
+    refused = bench.command("run", "--trace", "file.py")
+    assert (refused.code, b"can't be made" in refused.stderr) == (2, True)
+    place.unlink()
+    (place / "trace.db").mkdir(parents=True)
+    for command in (("log",), ("run", "--trace", "file.py")):
+        refused = bench.command(*command)
+        assert (refused.code, b"trace.db can't be" in refused.stderr) == (2, True)
 
 
 def test_what_is_no_trace_is_said(bench: Bench) -> None:

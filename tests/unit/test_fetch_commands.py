@@ -76,7 +76,7 @@ def call(folder: Path, *arguments: str) -> Result:
 def test_pins_are_listed_for_people_and_for_machines(folder: Path) -> None:
     shown = call(folder, "pins", "list")
     assert shown.exit_code == 0
-    assert "github-release:me/tool==1.0" in shown.stdout.replace("\n", "")
+    assert "tool       any     1.0      github-release:me/tool  8 B" in shown.stdout
     document = json.loads(call(folder, "pins", "list", "--json", "tool").stdout)
     assert document["schema_version"] == "capsule-build.pins-list.v1"
     assert document["pins"][0]["sha256"] == PIN.sha256

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from capsule_build.cli.output import err, harmless, print_error, print_facts, print_table
+from capsule_build.cli.output import err, harmless, print_entries, print_error, print_facts, print_table
 from capsule_build.runtime.errors import CapsuleError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COLUMNS = ("component", "version", "licence")
 LONG = "GPL-3.0-or-later WITH GCC-exception-3.1 AND " * 8 + "MIT"
@@ -52,15 +52,55 @@ def test_a_table_without_rows_is_its_head(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_on_a_terminal_a_table_is_as_wide_as_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
+    lines = on_terminal(monkeypatch, 80, lambda: print_table(COLUMNS, ROWS)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()).count("GCC-exception-3.1") == 8
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(20, "name"), (30, "name version"), (40, "name version size")])
+def test_a_narrow_terminal_goes_without_what_is_least_needed(
+    monkeypatch: pytest.MonkeyPatch, columns: int, kept: str
+) -> None:
+    printed = on_terminal(
+        monkeypatch,
+        columns,
+        lambda: print_table(
+            ("name", "version", "size"),
+            [("busybox-static", "1:1.37.0-6", "955.3 kB")],
+            dispensable=("size", "version"),
+        ),
+    )
+    cells = {"name": "busybox-static", "version": "1:1.37.0-6", "size": "955.3 kB"}
+    head, row = printed.splitlines()
+    assert head.split() == kept.split()
+    assert re.split(r" {2,}", row.rstrip()) == [cells[name] for name in kept.split()]
+
+
+def test_an_entry_is_one_line_and_what_is_said_of_it_is_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [(("1", "", "2026-11-30 05:00:00"), ""), (("2", "", "2026-11-30 05:00:01"), "no way " * 12)]
+    printed = on_terminal(
+        monkeypatch, 60, lambda: print_entries(("id", "parent", "started"), entries, dispensable=("id",))
+    )
+    head, first, second, *said = [line.rstrip() for line in printed.splitlines()]
+    assert (head, first, second) == ("id  started", "1   2026-11-30 05:00:00", "2   2026-11-30 05:00:01")
+    assert all(line.startswith("    no way") and len(line) <= 60 for line in said)
+    assert " ".join(said).split() == ["no", "way"] * 12
+
+
+def test_an_entry_that_no_terminal_has_room_for_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [(("a" * 30, "2026-11-30 05:00:00"), "")]
+    printed = on_terminal(monkeypatch, 20, lambda: print_entries(("task", "started"), entries))
+    assert printed.splitlines()[1] == f"{'a' * 30}  2026-11-30 05:00:00"
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, show: Callable[[], None]) -> str:
+    """What is shown on a terminal of a width, without its colours."""
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
-    print_table(COLUMNS, ROWS)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert " ".join(" ".join(lines).split()).count("GCC-exception-3.1") == 8
+    show()
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
 
 
 @pytest.mark.parametrize("columns", ["20", "80"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ...sandbox import trace
-from ..output import human_size, print_json, print_table
+from ..output import human_size, out, print_entries, print_json, print_table
 from .panels import TASKS
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ _COLUMNS: Final = (
     "requests",
     "error",
 )
+_DISPENSABLE: Final = ("version", "requests", "retries", "parent", "memory", "fuel", "ms", "id")
+"""What a narrow terminal goes without: it still says which task ended how, and when."""
+
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -61,6 +64,8 @@ def log(
         _follow(rows, everything, failed=failed, as_json=as_json)
     elif as_json:
         print_json({"schema_version": SCHEMA_VERSION, "tasks": [row._asdict() for row in rows]})
+    elif out().is_terminal:
+        print_entries(_COLUMNS[:-1], [_short(row) for row in rows], dispensable=_DISPENSABLE)
     else:
         print_table(_COLUMNS, [_cells(row) for row in rows])
 
@@ -94,6 +99,24 @@ def _ended(rows: Sequence[trace.Row], everything: Sequence[trace.Row]) -> Iterat
                 waiting.discard(row.id)
                 yield row
         time.sleep(_LOOK_SECONDS)
+
+
+def _short(row: trace.Row) -> tuple[list[str], str]:
+    """Return a row as a person reads it at a terminal, where a zero says nothing, and its error."""
+    *cells, error = _cells(row)
+    named = dict(zip(_COLUMNS, cells, strict=False))
+    for name in ("retries", "requests"):
+        named[name] = "" if named[name] == "0" else named[name]
+    named["fuel"] = _part(row.fuel_consumed, row.fuel_limit)
+    named["memory"] = "" if row.ram_used is None else human_size(row.ram_used)
+    return list(named.values()), error
+
+
+def _part(used: int | None, limit: int) -> str:
+    if used is None:
+        return ""
+    percent = 100 * used / max(limit, 1)
+    return "<1 %" if 0 < percent < 1 else f"{percent:.0f} %"
 
 
 def _cells(row: trace.Row) -> list[str]:

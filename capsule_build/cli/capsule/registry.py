@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ...runtime.errors import InputError, UsageError
+from ...runtime.errors import UsageError
 from ...runtime.files import sha256_file
 from ...runtime.local import LocalEnvironment
 from ...runtime.platforms import Platform
