@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import tarfile
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from capsule_build.engine import ContainerSpec, container
 from capsule_build.inspection import inspect_bundle
+from capsule_build.runtime.process import run
 from tests import images
 from tests.integration.pythons import made
 
@@ -93,8 +93,8 @@ def _pythons(bench: Bench) -> Iterator[_Side]:
         # What stands in for upstream's archive isn't in the cache.
         given = [option for option in how.options if option.startswith("cpython=")]
         packed = given[0].partition("=")[2] if given else bench.cache.path(_runtime_digest(bundle, "cpython"))
-        with tarfile.open(packed) as archive:
-            archive.extractall(upstream, filter="tar")
+        upstream.mkdir(exist_ok=True)
+        run(["tar", "--extract", "--file", str(packed), "--directory", str(upstream)])
         program = f"python/bin/python{how.series}"
         yield _Side("python", libc, bundle, "bin/python", upstream, program, ("-c", "pass"), 1.05)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.overhead import LIMIT_BYTES, added
+from capsule_build.runtime.process import run
 from tests import images
 from tests.integration.capsules import cli, cli_json, run_in, said
 from tests.integration.ground import assert_one_error
@@ -105,8 +105,8 @@ def test_an_installed_prefix_becomes_a_capsule_with_the_libraries_that_it_links_
     options = ("--python-version", prefix.name, "--container-cli", "podman", "--newer-pins")
     (bundle,) = cli_json("python3.12", path, "--source", f"cpython={prefix}", *options)["bundles"]
     tree = tmp_path / "tree"
-    with tarfile.open(path) as archive:
-        archive.extractall(tree, filter="tar")
+    tree.mkdir()
+    run(["tar", "--extract", "--file", str(path), "--directory", str(tree)])
     root = f"/tmp/agentcompass-capsules/python3.12-{prefix.name}-{bundle['platform']}"
     program = "import ctypes, sqlite3, ssl, lzma, bz2, readline, sys; print(sys.prefix)"
     outcome = run_in(

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+
 import pytest
 
 from capsule_build.runtime.errors import CapsuleError
