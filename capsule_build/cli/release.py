@@ -90,6 +90,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         """
         # The engines' and Sigstore's packages take a while to import; a wrong option must not wait for them.
         from ..lock import parse_base_url
+        from ..release.keys import load_private_key
         from ..release.releasing import (
             LockRequest,
             check_request,
@@ -121,6 +122,9 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         )
         if not no_sign:
             check_request(plans, request)
+            # What comes out of a pipe can be read only once.
+            if key is not None and not key.is_fifo():
+                load_private_key(key)
         choice = options.engine_choice(container_cli, None)
         items = survey(plans, definitions.templates, newer=newer_pins)
         if dry_run:

@@ -2,7 +2,16 @@
 
 from .entries import Entry, PassedOver, TaskEntry, bundles_in, read_entries
 from .merging import Change, describe
-from .updating import Update, check_lock, check_place, exclusive, proposed, revoke, revoke_task, update_lock
+from .updating import (
+    Update,
+    check_lock,
+    exclusive,
+    proposed,
+    revoke,
+    revoke_task,
+    update_lock,
+    writable_place,
+)
 from .urls import parse_base_url
 
 __all__ = [
@@ -13,7 +22,6 @@ __all__ = [
     "Update",
     "bundles_in",
     "check_lock",
-    "check_place",
     "describe",
     "exclusive",
     "parse_base_url",
@@ -22,4 +30,5 @@ __all__ = [
     "revoke",
     "revoke_task",
     "update_lock",
+    "writable_place",
 ]

@@ -197,12 +197,29 @@ def exclusive(path: Path, *, allow_overrides: bool = False) -> Iterator[Path]:
     Raises:
         UsageError: It can't be a lock, or is the project's own where that may not be.
     """
+    place = writable_place(path, allow_overrides=allow_overrides)
+    with _held(place.with_name(f".{place.name}.lock")):
+        yield place
+
+
+def writable_place(path: Path, *, allow_overrides: bool = False) -> Path:
+    """Return the file to write for a registry lock, before any work is done for it.
+
+    Raises:
+        UsageError: It can't be a lock (see `check_place`), or its folder isn't there or can't be written to.
+    """
     check_place(path, allow_overrides=allow_overrides)
     place = _resolved(path)
     if not place.parent.is_dir():
-        raise UsageError(f"The folder of {path} isn't there.")
-    with _held(place.with_name(f".{place.name}.lock")):
-        yield place
+        raise UsageError(
+            f"The folder of {path} isn't there.", hint="Make it, or name another file: --lock FILE."
+        )
+    if not os.access(place.parent, os.W_OK | os.X_OK, effective_ids=True):
+        raise UsageError(
+            f"The folder of {path} can't be written to.",
+            hint="A registry lock is written beside itself and renamed. Name another file: --lock FILE.",
+        )
+    return place
 
 
 def check_place(path: Path, *, allow_overrides: bool = False) -> None:

@@ -25,6 +25,8 @@ from .envelopes import MEDIA_TYPE, PAYLOAD_TYPE, parse_envelope, signed_with_key
 if TYPE_CHECKING:
     from pathlib import Path
 
+_PUBLIC: Final = b"-----BEGIN PUBLIC KEY-----"
+_ENCRYPTED: Final = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 PASSWORD_VARIABLE: Final = "CAPSULE_KEY_PASSWORD"  # noqa: S105 - the name of a variable
 _ALGORITHM: Final = ec.ECDSA(hashes.SHA256())
 _PREHASHED: Final = ec.ECDSA(utils.Prehashed(hashes.SHA256()))
@@ -165,22 +167,41 @@ def load_private_key(path: Path) -> KeySigner:
     Raises:
         UsageError: It can't be read, or is no ECDSA P-256 key. The message holds nothing of the key.
     """
-    password = os.environ.get(PASSWORD_VARIABLE)
+    password, data = os.environ.get(PASSWORD_VARIABLE), _bytes(path)
     try:
-        key = serialization.load_pem_private_key(_bytes(path), password.encode() if password else None)
-    except TypeError:
-        raise UsageError(
-            f"The private key {path} has a password and none was given, or the reverse.",
-            hint=f"Set {PASSWORD_VARIABLE} exactly if the key has one.",
-        ) from None
-    except (ValueError, UnsupportedAlgorithm):
-        raise UsageError(
-            f"The private key {path} isn't a PEM private key that this password opens.",
-            hint="Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem",
-        ) from None
+        key = serialization.load_pem_private_key(data, password.encode() if password else None)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+        raise _not_opened(path, data, password, takes_other=isinstance(error, TypeError)) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise UsageError(f"The private key {path} isn't an ECDSA key on the curve P-256.")
     return KeySigner(key)
+
+
+def _not_opened(path: Path, data: bytes, password: str | None, *, takes_other: bool) -> UsageError:
+    """Return the error for what isn't a private key, or is none that the password opens.
+
+    Args:
+        path: The file.
+        data: What it holds, of which nothing is said.
+        password: What was given.
+        takes_other: Whether it is a key that wants a password and got none, or the reverse.
+    """
+    if _PUBLIC in data:
+        return UsageError(f"{path} is a public key, and signing takes the private one.")
+    if password and takes_other:
+        return UsageError(
+            f"The private key {path} has no password, and {PASSWORD_VARIABLE} gives one.",
+            hint=f"Unset {PASSWORD_VARIABLE}.",
+        )
+    if takes_other or any(mark in data for mark in _ENCRYPTED):
+        known = f"{PASSWORD_VARIABLE} isn't it" if password else f"{PASSWORD_VARIABLE} gives none"
+        return UsageError(
+            f"The private key {path} has a password, and {known}.", hint=f"Set {PASSWORD_VARIABLE} to it."
+        )
+    return UsageError(
+        f"{path} isn't a PEM private key.",
+        hint="Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem",
+    )
 
 
 def load_public_key(path: Path) -> KeyVerifier:

@@ -6,11 +6,12 @@ Signatures and the lock are written together, when the last signature is made.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..build import build, prepare_output
-from ..lock import check_place, exclusive, proposed, read_entries
+from ..lock import exclusive, proposed, read_entries, writable_place
 from ..runtime.errors import CapsuleError, UsageError
 from .finished import why_unfinished
 from .outputs import Outputs, publish
@@ -84,7 +85,7 @@ class Stage(Protocol):
         """Show the build of a bundle for the time of a block."""
 
     def signed(self, bundle: Path) -> None:
-        """Hear that the signatures of a bundle are made."""
+        """Hear that the signatures of a bundle are in place, and the lock that names it."""
 
 
 def survey(plans: Sequence[BuildPlan], templates: Path, *, newer: bool = False) -> tuple[Item, ...]:
@@ -148,9 +149,15 @@ def check_request(plans: Sequence[BuildPlan], request: LockRequest) -> None:
     """Check, before any work is done, that the lock can take what was asked for.
 
     Raises:
-        UsageError: The lock can't be written, or a bundle will have overrides and they aren't allowed.
+        UsageError: The lock, or a file beside a bundle, can't be written; or a bundle will have overrides and
+            they aren't allowed.
     """
-    check_place(request.path, allow_overrides=request.allow_overrides)
+    writable_place(request.path, allow_overrides=request.allow_overrides)
+    for folder in {plan.output.parent for plan in plans}:
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+            raise UsageError(
+                f"The folder {folder} can't be written to.", hint="Name another one: --dist DIR."
+            )
     for plan in plans:
         own = [item.name for item in plan.inputs if item.pin is None]
         if own and not request.allow_overrides:
@@ -192,7 +199,6 @@ def sign_and_lock(
         with open_signer() as signer:
             for bundle in bundles:
                 signatures.update(sign_bundle(bundle, signer))
-                stage.signed(bundle)
             name = signer.identity
     except CapsuleError as error:
         error.add_note(
@@ -203,6 +209,8 @@ def sign_and_lock(
         # Again, since another writer can have been here meanwhile.
         data, changes = propose(place)
         publish({**signatures, place: data})
+    for bundle in bundles:
+        stage.signed(bundle)
     return Release(tuple(items), name, tuple(changes))
 
 

@@ -140,7 +140,8 @@ def test_without_signing_there_is_no_lock(desk: Desk) -> None:
         (("--all", "--no-sign", "--key", "k"), 2, "--no-sign neither signs nor locks"),
         (("--all", "--base-url", "http://example.org"), 2, "neither https nor on this machine"),
         (("--all", "--container-cli", "lxc"), 2, "is not an engine"),
-        (("--all", "--prebuilt", "--key", "k"), 1, f"{GLIBC} isn't there"),
+        (("--all", "--key", "absent.pem"), 2, "The key absent.pem can't be read"),
+        (("--all", "--prebuilt"), 1, f"{GLIBC} isn't there"),
         (("tiny", "--source", "tool"), 2, "not of the form"),
         (("tiny", "--runtime-version", "tool=9.9.9"), 2, "is not a version of this recipe"),
     ],
@@ -151,6 +152,16 @@ def test_what_can_not_be_released(desk: Desk, argv: tuple[str, ...], code: int, 
     assert message in err
     assert err.count("error:") == 1
     assert desk.world.engine.calls == []
+
+
+def test_a_lock_whose_folder_is_not_there_is_known_before_any_work(
+    desk: Desk, keys: tuple[Path, Path]
+) -> None:
+    lock = desk.world.folder / "absent/x.json"
+    code, out, err = desk.run("release", "--all", *desk.where, "--key", keys[0], "--lock", lock)
+    assert (code, out) == (2, "")
+    assert f"error: The folder of {lock} isn't there." in err
+    assert (desk.names(), desk.world.engine.calls) == ([], [])
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from capsule_build.cli.app import run
-from capsule_build.release.keys import PASSWORD_VARIABLE
+from capsule_build.release.keys import PASSWORD_VARIABLE, load_private_key
 from capsule_build.release.outputs import Outputs, publish
 from capsule_build.release.policy import KeyPolicy
 from capsule_build.release.verification import verify_release
-from capsule_build.runtime.errors import SignatureError
+from capsule_build.runtime.errors import SignatureError, UsageError
 from tests.signable import write_release
 from tests.signed import edited, instance, policy, refused, shelf, taken
 from tests.signing_keys import public, write_key
@@ -149,6 +149,40 @@ def test_a_key_with_a_password(
     assert run(["sign", str(bundle), "--key", str(path)]) == (0 if works else 2)
     assert "sesame" not in "".join(capsys.readouterr())
     assert Outputs(bundle).signature.exists() is works
+
+
+@pytest.mark.parametrize(
+    ("kind", "password", "said", "advice"),
+    [
+        ("public", "", "is a public key, and signing takes the private one.", ""),
+        ("public", "sesame", "is a public key, and signing takes the private one.", ""),
+        ("locked", "", "has a password, and CAPSULE_KEY_PASSWORD gives none.", "Set CAPSULE_KEY_PASSWORD"),
+        (
+            "locked",
+            "mustard",
+            "has a password, and CAPSULE_KEY_PASSWORD isn't it.",
+            "Set CAPSULE_KEY_PASSWORD",
+        ),
+        ("open", "mustard", "has no password, and CAPSULE_KEY_PASSWORD gives", "Unset CAPSULE_KEY_PASSWORD"),
+        ("none", "", "isn't a PEM private key.", "openssl genpkey"),
+        ("none", "mustard", "isn't a PEM private key.", "openssl genpkey"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, password: str, said: str, advice: str
+) -> None:
+    given = b"sesame" if kind == "locked" else None
+    path = write_key(tmp_path, ec.generate_private_key(ec.SECP256R1()), password=given)
+    if kind == "public":
+        path = public(path)
+    if kind == "none":
+        path.write_text("no key")
+    monkeypatch.setenv(PASSWORD_VARIABLE, password)
+    with pytest.raises(UsageError) as caught:
+        load_private_key(path)
+    assert f"{path} {said}" in caught.value.message
+    assert advice in (caught.value.hint or "")
+    assert ("openssl" in str(caught.value)) is (kind == "none")
 
 
 @pytest.mark.parametrize("kind", ["another curve", "rsa", "rubbish", "missing", "public"])

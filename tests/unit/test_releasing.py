@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -252,6 +254,8 @@ def test_a_lock_that_can_not_be_written_takes_the_signatures_back(
         crew.release()
     assert not [name for name in crew.names() if "sigstore" in name]
     assert not crew.lock.exists()
+    # Nobody is told of signatures that aren't there.
+    assert crew.made == []
 
 
 def test_what_the_lock_refuses_is_not_signed(crew: Crew) -> None:
@@ -271,6 +275,32 @@ def test_a_lock_that_can_not_be_is_known_before_any_work(crew: Crew) -> None:
     with pytest.raises(UsageError, match="is not a file"):
         crew.release()
     assert crew.opened == []
+
+
+@contextlib.contextmanager
+def unprivileged() -> Iterator[None]:
+    """Be somebody who may not write everywhere, also where the tests are root's."""
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_what_can_not_be_written_is_known_before_any_work(crew: Crew) -> None:
+    plans = crew.plans()
+    with tempfile.TemporaryDirectory() as made:
+        # Not below pytest's own folder, which is its user's alone.
+        folder, closed = Path(made), Path(made, "closed")
+        folder.chmod(0o777)
+        closed.mkdir(0o555)
+        with unprivileged(), pytest.raises(UsageError, match=r"The folder of .*x\.json can't be written to"):
+            check_request([], LockRequest(closed / "x.json"))
+        plans = [replace(plan, output=closed / plan.output.name) for plan in plans]
+        with unprivileged(), pytest.raises(UsageError, match=f"The folder {closed} can't be written to"):
+            check_request(plans, LockRequest(folder / "x.json"))
 
 
 def own_tool(folder: Path, version: str = "1.4.0") -> Path:
