@@ -40,6 +40,9 @@ export const main = task({ name: "main" }, (): string => "TypeScript");
 """
 
 
+_DEFECT: Final = "This is a defect. Please report it."
+
+
 class _Guest(NamedTuple):
     """What there is to know of a language's guest.
 
@@ -94,6 +97,9 @@ def _looked(say: Say, otherwise: Literal["warn", "fail"], looks: Looks) -> Itera
             yield Check(name, "ok", look(say))
         except CapsuleError as error:
             yield Check(name, otherwise, error.message, error.hint)
+            return
+        except Exception as error:  # what one look meets must not keep the others from being told
+            yield Check(name, otherwise, f"It failed: {type(error).__name__}: {error}", _DEFECT)
             return
 
 

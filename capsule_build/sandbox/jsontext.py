@@ -50,6 +50,13 @@ def loads(text: bytes) -> Any:
         value, end = _scan(decoded, 0)
     except StopIteration as stop:
         raise ValueError(f"no value at character {stop.value}") from None
+    except SystemError:
+        # The scanner says what is wrong by a class of the package's decoder, where that was imported.
+        from json import loads as explain
+
+        return explain(decoded)
+    except RecursionError:
+        raise ValueError("its values are too deep in each other") from None
     if end != len(decoded):
         raise ValueError(f"something follows the value, at character {end}")
     return value

@@ -34,7 +34,7 @@ MAX_NOTE_BYTES: Final = 1 << 20
 
 
 class StoreError(CapsuleError):
-    """The folder of compiled code isn't private."""
+    """The folder of compiled code isn't private, or can't be written."""
 
 
 def default_root() -> str:
@@ -68,6 +68,8 @@ class Store:
             folder = os.lstat(self.root)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unusable(self.root, error) from error
         if not stat.S_ISDIR(folder.st_mode):
             raise StoreError(f"{self.root} is not a folder.", hint="Remove it.")
         require_private(folder, self.root)
@@ -98,8 +100,14 @@ class Store:
             made_from: The SHA-256 of the WebAssembly that it was compiled from.
 
         Raises:
-            StoreError: The folder isn't private.
+            StoreError: The folder isn't private, or can't be written.
         """
+        try:
+            self._put(key, compiled, made_from)
+        except OSError as error:
+            raise _unusable(self.root, error) from error
+
+    def _put(self, key: str, compiled: bytes, made_from: str | None) -> None:
         import hashlib
 
         from ..runtime.files import write_atomically
@@ -143,11 +151,19 @@ class Store:
             _unlink(f"{self.root}/{key}{suffix}")
 
     def lock(self) -> int:
-        """Let one process at a time compile; the caller closes what is returned."""
+        """Let one process at a time compile; the caller closes what is returned.
+
+        Raises:
+            StoreError: The folder can't be written.
+        """
         import fcntl
 
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
-        handle = os.open(f"{self.root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            os.makedirs(self.root, mode=0o700, exist_ok=True)
+            handle = os.open(f"{self.root}/lock", flags, 0o600)
+        except OSError as error:
+            raise _unusable(self.root, error) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
         except BaseException:
@@ -219,6 +235,13 @@ class Store:
             for other in others:
                 _unlink(f"{self.root}/{other}")
         write_atomically(_path(f"{self.root}/{name}"), data, mode=0o600)
+
+
+def _unusable(root: str, error: OSError) -> StoreError:
+    return StoreError(
+        f"{root} can't be written: {error.strerror or error}.",
+        hint=f"Name another folder with {CACHE_VARIABLE}.",
+    )
 
 
 def _kind(name: str) -> str:

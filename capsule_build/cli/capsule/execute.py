@@ -15,7 +15,7 @@ from ...sandbox.request import Request, perform, refusal
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, BinaryIO, NoReturn
 
     from .arguments import Arguments
 
@@ -66,6 +66,10 @@ def execute(arguments: Arguments) -> int:
     except BrokenPipeError:
         # Who reads our output has had enough; nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        screen.say(f"error: {where}{error.strerror or error}.")
         return 1
     except Exception as error:  # the last resort: no traceback reaches a user
         if os.environ.get(_DEBUG_VARIABLE):
@@ -125,9 +129,7 @@ class _Screen:
 
     def output(self, number: int, data: bytes) -> None:
         """Pass on what a task prints. With `--json`, all of it goes to standard error."""
-        stream = self._streams[number]
-        stream.write(data)
-        stream.flush()
+        self._write(self._streams[number], data)
         if number == 1 and data:
             self._unfinished = not data.endswith(b"\n")
 
@@ -176,11 +178,19 @@ class _Screen:
         else:
             text = jsontext.dumps(envelope)
         self._end_line()
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        self._write(sys.stdout.buffer, f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
 
     def _end_line(self) -> None:
         """End the line that a task began on standard output, so that what comes next has one of its own."""
         if self._unfinished and not self._as_json:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            self._write(sys.stdout.buffer, b"\n")
+
+    def _write(self, stream: BinaryIO, data: bytes) -> None:
+        try:
+            stream.write(data)
+            stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = "standard output" if stream is sys.stdout.buffer else "standard error"
+            raise OSError(error.errno, error.strerror, name) from error
