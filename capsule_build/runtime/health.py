@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from . import process
@@ -20,6 +21,9 @@ ENGINES: Final = ("docker", "podman")
 _ASK_SECONDS: Final = 30.0
 _SERVER: Final = {"docker": "{{.Server.Version}}", "podman": "{{.Client.Version}}"}
 """Podman needs no server: its own version is what counts."""
+
+
+_SOCKET: Final = re.compile(r"unix://(?P<path>/\S+?)[.;:]?(?:\s|$)")
 
 
 class Check(NamedTuple):
@@ -52,10 +56,23 @@ def _engine(name: str) -> Check:
             name, "warn", f"The command '{name}' isn't installed.", f"Needed for environments '{name}:NAME'."
         )
     except CapsuleError as error:
-        return Check(
-            name, "warn", error.message, f"Environments '{name}:NAME' can't be reached until it answers."
-        )
+        advice = f"Environments '{name}:NAME' can't be reached until it answers."
+        if isinstance(error, process.CommandError) and error.result is not None:
+            return Check(name, "warn", _why(name, error.result.error_text.strip()), advice)
+        return Check(name, "warn", error.message, advice)
     return Check(name, "ok", f"{name.capitalize()} {done.text.strip()}, for environments '{name}:NAME'.")
+
+
+def _why(name: str, said: str) -> str:
+    """Return why an engine's command failed, in the words that building has for it."""
+    socket = _SOCKET.search(said)
+    if name == "docker" and socket is not None:
+        path = socket["path"]
+        if "permission denied" in said:
+            return f"Docker is there, but this user may not use its socket {path}."
+        if not os.path.lexists(path):
+            return f"Docker's daemon is not running: there is no socket {path}."
+    return f"{name.capitalize()} doesn't answer: {' '.join(said.split()) or 'it does not say why'}"
 
 
 def _registry(lock: Path) -> Check:
@@ -69,7 +86,8 @@ def _registry(lock: Path) -> Check:
 
 def _store(store: Store) -> Check:
     folder = store.folder
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    # By os.path: pathlib's exists() raises an error where a folder above can't be searched.
+    nearest = next(place for place in (folder, *folder.parents) if os.path.exists(place))  # noqa: PTH110
     if not os.access(nearest, os.W_OK):
         advice = "Take another one with --data-dir; what is there already can be used."
         return Check("store", "warn", f"{folder} can't be written to.", advice)
@@ -101,4 +119,7 @@ def _bundle(store: Store, resolved: Wanted) -> Check:
     if resolved.variant.urls:
         return Check(name, "ok", "Its bundle is not in the store yet, and can be downloaded.")
     missing = store.missing(resolved)
-    return Check(name, "warn", missing.message, missing.hint)
+    found = missing.message
+    if not store.path(resolved.variant).exists():
+        found = "Its bundle is not in the store, and the registry lock has no URL for it."
+    return Check(name, "warn", found, missing.hint)

@@ -176,9 +176,8 @@ class Store:
             )
         return InputError(
             said,
-            hint=f"'{resolved.build_command}' builds it; this, with your --lock and --data-dir, puts it "
-            f"into '{self.folder}':\n"
-            f"{_command(resolved, replace=damaged)}",
+            hint=f"'{resolved.build_command}' builds it; this, with your --lock and --data-dir, puts it into "
+            f"the store:\n{_command(resolved, replace=damaged)}",
         )
 
     def _load(

@@ -29,6 +29,7 @@ from capsule_build.engine import (
 )
 from capsule_build.engine.docker import DockerEngine
 from capsule_build.engine.podman import PodmanEngine
+from capsule_build.runtime.health import _engine
 from tests import images
 from tests.fakes import tar_bytes
 from tests.integration.ground import processes_with
@@ -494,6 +495,10 @@ def test_an_explicit_choice_never_falls_back(
     ):
         pass
     assert said == []
+    # Both doctors say the same.
+    told = _engine("docker")
+    assert told.found == "Docker's daemon is not running: there is no socket /nowhere/docker.sock."
+    assert told.status == "warn"
     with select_engine(None, say=said.append) as opened:
         assert opened.name == "podman"
     assert len(said) == 1

@@ -181,8 +181,8 @@ def test_without_a_url_the_bundle_must_be_put_there(store: Store) -> None:
         store.get(resolved())
     command = f"capsule fetch node24-v1 --from dist/{NAME}"
     assert caught.value.hint == (
-        f"'capsule-build node24 --libc musl' builds it; this, with your --lock and --data-dir, puts it "
-        f"into '{store.folder}':\n{command}"
+        "'capsule-build node24 --libc musl' builds it; this, with your --lock and --data-dir, puts it into "
+        f"the store:\n{command}"
     )
     # A damaged one is not said to be absent, and the same command mends it.
     store.folder.mkdir(parents=True)
