@@ -70,20 +70,25 @@ class RuntimeChoice:
         fixed = self.series.split(".") if self.series else []
         return ".".join([*fixed, *"xyz"[: 3 - len(fixed)]])
 
-    def check(self, version: str) -> str:
+    def check(self, version: str, *, option: str | None = None) -> str:
         """Return `version` if it is an exact one of the series.
+
+        Args:
+            version: What was asked for.
+            option: The option that it was asked for with, where that isn't the recipe's own.
 
         Raises:
             UsageError: It isn't.
         """
+        option = option or self.option
         if not _EXACT_VERSION.fullmatch(version):
             raise UsageError(
-                f"{self.option} '{version}' is not an exact version.",
+                f"{option} '{version}' is not an exact version.",
                 hint=f"Give all three numbers, as in {self.form}: a capsule is made of exact inputs.",
             )
         if self.series and not version.startswith(f"{self.series}."):
             raise UsageError(
-                f"{self.option} '{version}' is not a version of this recipe, which makes {self.form}.",
+                f"{option} '{version}' is not a version of this recipe, which makes {self.form}.",
                 hint="Another series needs a recipe of its own: see docs/recipes.md.",
             )
         return version

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ..fetch.cache import Cache
+from ..pins import load_pins
+from ..sandbox.javascript import guest
 from . import panels
 from .definitions import load_definitions
 from .grammar import App
 from .output import human_size, out, print_json, print_table
 from .pins import counted, recipe_folder
+
+if TYPE_CHECKING:
+    from ..pins import Pin
 
 SCHEMA: Final = "capsule-build.cache.v1"
 
@@ -34,6 +40,8 @@ def list_entries(
     names: dict[str, list[str]] = {}
     for pin in load_definitions(recipe_folder(context)).pins.pins:
         names.setdefault(pin.sha256, []).append(pin.label)
+    for pin in _guest_pins():
+        names.setdefault(pin.sha256, []).append(f"{pin.label} of JavaScript's guest")
     entries = cache.entries()
     if as_json:
         print_json(
@@ -58,6 +66,11 @@ def list_entries(
     out().print(f"{counted(len(entries), 'file')}, {human_size(total)}, in {cache.root}", markup=False)
 
 
+def _guest_pins() -> tuple[Pin, ...]:
+    """Return what JavaScript's guest is made of. Python's is made by an installed package."""
+    return load_pins(Path(guest.sources(), guest.PINS)).pins
+
+
 def prune(
     context: typer.Context,
     *,
@@ -65,8 +78,8 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
     """Remove inputs that no pin names, and what interrupted runs left."""
-    pins = () if everything else load_definitions(recipe_folder(context)).pins.pins
-    dropped = Cache().prune({pin.sha256 for pin in pins}, dry_run=dry_run)
+    used = () if everything else (*load_definitions(recipe_folder(context)).pins.pins, *_guest_pins())
+    dropped = Cache().prune({pin.sha256 for pin in used}, dry_run=dry_run)
     for entry in dropped:
         out().print(f"{entry.sha256}  {human_size(entry.size)}", markup=False)
     verb = "Would remove" if dry_run else "Removed"

@@ -125,9 +125,11 @@ def plan_release(
     used: set[Scoped] = set()
     plans = []
     for each in selected:
-        choices = {choice.name for choice in each.recipe.runtimes}
-        given = _meant(sources, each, choices | each.recipe.component_names)
+        choices = {choice.name: choice for choice in each.recipe.runtimes}
+        given = _meant(sources, each, choices.keys() | each.recipe.component_names)
         asked = _meant(versions, each, choices)
+        for name, scoped in asked.items():
+            choices[name].check(scoped.value, option=scoped.option.removesuffix(scoped.value).rstrip("="))
         used.update(given.values(), asked.values())
         options = BuildOptions(
             libc=each.libc,

@@ -87,7 +87,8 @@ def install_error(
     message = f"{environment.name}: the install command {what}: {outcome.command}"
     if outcome.said:
         message += f"\n{outcome.said}"
-    reasons = [*_missing_files(harness, environment), *_reasons(outcome, around, unsealed)]
+    missing = list(_missing_files(harness, environment))
+    reasons = [*missing, *_reasons(outcome, around, unsealed, knows_files=bool(missing))]
     return SetUpError(message, hint="\n".join(reasons) or None)
 
 
@@ -152,8 +153,17 @@ def _on_path(harness: Harness, around: Surroundings) -> str:
     return "" if "/" in harness.entrypoint else f" in the image's PATH, '{path}'"
 
 
-def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) -> Iterator[str]:
-    """Yield what may be behind a failed install command, the surest first."""
+def _reasons(
+    outcome: Outcome, around: Surroundings, unsealed: Sequence[str], *, knows_files: bool
+) -> Iterator[str]:
+    """Yield what may be behind a failed install command, the surest first.
+
+    Args:
+        outcome: How it ended.
+        around: What it met.
+        unsealed: As for `install_error`.
+        knows_files: Whether it is said already which file of certificates isn't there.
+    """
     if outcome.code in _KILLED:
         yield (
             "It was killed (SIGKILL): memory ran out, the machine's or what the container may have; or the "
@@ -167,11 +177,12 @@ def _reasons(outcome: Outcome, around: Surroundings, unsealed: Sequence[str]) ->
             "what they fetch is not. Install it elsewhere, and upload it."
         )
     if _UNTRUSTED.search(outcome.said):
-        yield (
-            "A certificate isn't trusted. Name a file of certificates in 'install_env', as "
-            "NODE_EXTRA_CA_CERTS for npm, PIP_CERT for pip, SSL_CERT_FILE for uv. "
-            "It is a path in the container: copy the file there first."
-        )
+        if not knows_files:
+            yield (
+                "A certificate isn't trusted. Name a file of certificates in 'install_env', as "
+                "NODE_EXTRA_CA_CERTS for npm, PIP_CERT for pip, SSL_CERT_FILE for uv. "
+                "It is a path in the container: copy the file there first."
+            )
     elif _UNREACHABLE.search(outcome.said):
         yield f"The package registry can't be reached. {OFFLINE_WAYS}"
     elif _NOTHING_FOUND in outcome.said:

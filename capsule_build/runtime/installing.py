@@ -131,6 +131,15 @@ def installed(tag: str, environment: Environment, *, registry: Registry) -> Inst
     return None if present is None else _described(target, resolved, present.manifest, is_new=False)
 
 
+def not_installed(tag: str, environment: Environment) -> TargetError:
+    """Return the error for a capsule that should be there."""
+    return TargetError(
+        f"{environment.name}: the capsule '{tag}' isn't installed there.",
+        hint=f"capsule install {tag} {environment.name}\n"
+        "One that was only unpacked, as by tar, doesn't count: what 'install' puts there is marked as whole.",
+    )
+
+
 def resolve(registry: Registry, tag: str, target: Target) -> Resolved:
     """Return the bundle that a tag stands for in an environment that was looked into.
 

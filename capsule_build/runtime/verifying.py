@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from .environment import OnThisMachine, Readable, piped
 from .errors import CapsuleError, TargetError
-from .installing import installed
+from .installing import installed, not_installed
 from .platforms import Platform
 from .reader import open_bundle
 from .scripts import PACK
@@ -67,7 +67,7 @@ def verify(tag: str, environment: Environment, *, registry: Registry, store: Sto
     """
     found = installed(tag, environment, registry=registry)
     if found is None:
-        raise TargetError(f"{environment.name}: the capsule '{tag}' is not installed.")
+        raise not_installed(tag, environment)
     bundle = store.get(registry.resolve(tag, Platform.parse(found.platform)))
     expected = _of_bundle(bundle)
     actual = dict(_of_environment(environment, found.root))

@@ -530,8 +530,9 @@ def test_verify_names_what_differs(ground: Ground, change: str, said: str) -> No
 
 
 def test_verify_says_that_nothing_is_installed(ground: Ground) -> None:
-    with pytest.raises(TargetError, match="is not installed"):
+    with pytest.raises(TargetError, match="isn't installed there") as caught:
         verify(TAG, ground.environment, registry=ground.registry, store=ground.store)
+    assert f"capsule install {TAG} {ground.environment.name}\n" in str(caught.value.hint)
 
 
 # Trouble in the target

@@ -21,6 +21,7 @@ from capsule_build.engine.protocol import BuildError
 from capsule_build.fetch import Cache
 from capsule_build.pins import Pin, PinSet, dump_pins, load_pins
 from capsule_build.runtime.errors import CapsuleError, UsageError
+from capsule_build.sandbox.javascript import guest
 from tests.servers import isolate
 
 if TYPE_CHECKING:
@@ -139,6 +140,21 @@ def test_the_cache_is_pruned_of_what_no_pin_names(folder: Path) -> None:
     assert [entry.sha256 for entry in Cache().entries()] == [PIN.sha256]
     assert "Removed 1 file, 8 B." in call(folder, "cache", "prune", "--all").stdout
     assert Cache().entries() == []
+
+
+def test_what_the_guest_is_made_of_is_named_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = replace(PIN, component="acorn", sha256=hashlib.sha256(b"another").hexdigest(), size=7)
+    own = folder / "guest"
+    own.mkdir()
+    (own / guest.PINS).write_bytes(dump_pins(PinSet(1, (pin,))))
+    monkeypatch.setattr(guest, "sources", lambda: str(own))
+    shown = call(folder, "cache", "list").stdout
+    assert "tool (any)" in shown
+    assert "acorn (any) of JavaScript's guest" in shown
+    assert "(none)" not in shown
+    assert "Removed 0 files, 0 B." in call(folder, "cache", "prune").stdout
+    assert len(Cache().entries()) == 2
+    assert "Removed 2 files, 15 B." in call(folder, "cache", "prune", "--all").stdout
 
 
 def terminal(*, width: int = 200) -> Console:

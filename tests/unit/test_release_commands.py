@@ -143,7 +143,16 @@ def test_without_signing_there_is_no_lock(desk: Desk) -> None:
         (("--all", "--key", "absent.pem"), 2, "The key absent.pem can't be read"),
         (("--all", "--prebuilt"), 1, f"{GLIBC} isn't there"),
         (("tiny", "--source", "tool"), 2, "not of the form"),
-        (("tiny", "--runtime-version", "tool=9.9.9"), 2, "is not a version of this recipe"),
+        (
+            ("tiny", "--runtime-version", "tool=9.9.9"),
+            2,
+            "--runtime-version tool '9.9.9' is not a version of",
+        ),
+        (
+            ("tiny", "--runtime-version", "tiny:tool=abc"),
+            2,
+            "--runtime-version tiny:tool 'abc' is not an exact",
+        ),
     ],
 )
 def test_what_can_not_be_released(desk: Desk, argv: tuple[str, ...], code: int, message: str) -> None:

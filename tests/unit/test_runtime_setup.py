@@ -222,13 +222,18 @@ def test_a_command_that_was_killed_is_told_as_such(place: Place, with_capsule: b
     assert "killed (SIGKILL)" in str(caught.value.hint)
 
 
+UNTRUSTED = "echo 'npm error code SELF_SIGNED_CERT_IN_CHAIN' >&2; exit 1"
+
+
 @pytest.mark.parametrize("with_capsule", [True, False])
 def test_a_file_of_certificates_that_the_environment_lacks_is_named(place: Place, with_capsule: bool) -> None:
     variables = {"NODE_EXTRA_CA_CERTS": "/none/of it.pem", "PIP_CERT": "/etc/passwd"}
     changes: dict[str, Any] = {} if with_capsule else {"setup_capsule_tag": None}
     with pytest.raises(SetUpError) as caught:
-        place.set_up(**AGENT, install_command="exit 1", install_env=variables, **changes)
+        place.set_up(**AGENT, install_command=UNTRUSTED, install_env=variables, **changes)
     hint = str(caught.value.hint)
+    # One is named: to name one isn't the advice.
+    assert "Name a file of certificates" not in hint
     assert "sets NODE_EXTRA_CA_CERTS='/none/of it.pem', and " in hint
     assert "a path in the container" in hint
     assert "PIP_CERT" not in hint

@@ -12,7 +12,7 @@ from ...runtime import process
 from ...runtime.environment import Attachable
 from ...runtime.errors import TargetError
 from ...runtime.harness import load_harness
-from ...runtime.installing import installed
+from ...runtime.installing import installed, not_installed
 from ...runtime.sealing import seal as seal_root
 from ...runtime.setup import set_up
 from ..output import out, print_json, print_table
@@ -136,10 +136,7 @@ def seal(
 def _installed(tag: str, environment: Environment, *, registry: Registry) -> Installed:
     found = installed(tag, environment, registry=registry)
     if found is None:
-        raise TargetError(
-            f"{environment.name}: the capsule '{tag}' isn't installed there.",
-            hint=f"capsule install {tag} {environment.name}",
-        )
+        raise not_installed(tag, environment)
     return found
 
 
