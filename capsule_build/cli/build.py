@@ -20,11 +20,11 @@ from ..sources import parse_sources
 from . import options, panels
 from .definitions import Definitions, load_definitions
 from .grammar import App
-from .output import err, human_size, out, print_json, print_table
+from .output import err, human_size, out, print_facts, print_json, print_table
 from .workshop import open_workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..build import BuildResult
     from ..recipes import Recipe
@@ -252,10 +252,9 @@ def _print_results(
                 ],
             }
         )
-    elif results:
-        print_table(
-            ("bundle", "size", "sha256"),
-            [(str(item.plan.output), human_size(item.packed.size), item.packed.sha256) for item in results],
+    else:
+        print_bundles(
+            [(str(item.plan.output), human_size(item.packed.size), item.packed.sha256) for item in results]
         )
     if failures:
         first = failures[0][1]
@@ -266,6 +265,20 @@ def _print_results(
             f"{len(failures)} of {len(failures) + len(results)} builds failed:\n{names}", hint=first.hint
         )
         raise failed
+
+
+def print_bundles(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print bundles: path, size and SHA-256.
+
+    On a terminal each of these has a line, since what is folded in a cell can't be copied; elsewhere a bundle.
+    """
+    names = ("bundle", "size", "sha256")
+    if not out().is_terminal:
+        if rows:
+            print_table(names, rows)
+        return
+    for row in rows:
+        print_facts(zip(names, row, strict=True))
 
 
 def _print_plan(recipe: Recipe, folder: Path, asked: Mapping[str, str], values: Mapping[str, Any]) -> None:

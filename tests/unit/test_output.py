@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from capsule_build.cli.build import print_bundles
 from capsule_build.cli.output import err, harmless, print_entries, print_error, print_facts, print_table
 from capsule_build.runtime.errors import CapsuleError
 
@@ -101,6 +102,18 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, show: Callable[[]
     monkeypatch.setattr(sys, "stdout", screen)
     show()
     return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+
+
+def test_a_built_bundles_path_and_digest_can_be_copied_from_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [(f"/home/somebody/{'folder/' * 9}{name}.tar.gz", "57.2 MB", "05ab" * 16) for name in ("a", "b")]
+    printed = on_terminal(monkeypatch, 80, lambda: print_bundles(rows))
+    assert printed.splitlines() == [
+        f"{name:<6}  {cell}"
+        for row in rows
+        for name, cell in zip(("bundle", "size", "sha256"), row, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("columns", ["20", "80"])
