@@ -345,6 +345,13 @@ def test_a_recipe_is_data(tracked: list[Path]) -> None:
             assert f"'{recipe}'" not in text, f"{name} knows {recipe}"
 
 
+def test_a_private_key_is_never_committed_by_chance() -> None:
+    """The docs make key.pem in a checkout; the public one may be committed."""
+    names = ["key.pem", "keys/release.pem", "key.pub.pem", "keys/release.pub.pem"]
+    ignored = run(["git", "check-ignore", *names], cwd=TOP).text.split()
+    assert ignored == names[:2]
+
+
 def test_no_python_is_left_out_for_its_tarfile(tracked: list[Path]) -> None:
     """Filters of what is extracted came with Python 3.11.4; Debian 12 has 3.11.2."""
     found = [
