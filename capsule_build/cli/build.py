@@ -270,7 +270,7 @@ def _print_results(
 def print_bundles(rows: Sequence[tuple[str, str, str]]) -> None:
     """Print bundles: path, size and SHA-256.
 
-    On a terminal each of these has a line, since what is folded in a cell can't be copied; elsewhere a bundle.
+    On a terminal each of these has a line, for what is folded in a cell can't be copied; elsewhere a bundle.
     """
     names = ("bundle", "size", "sha256")
     if not out().is_terminal:
