@@ -273,7 +273,7 @@ class Conversation {
 
 function notStarted(program, error) {
   const what = error.code === "ENOENT" ? `There is no program '${program}' to run tasks.` : `'${program}' can't be started: ${error.message}.`;
-  return new WorkerError(`${what} Install it: pip install capsule-build. ${elsewhere()}`, { cause: error });
+  return new WorkerError(`${what} The Python package capsule-build has it; in a checkout of that it is .venv/bin/capsule. ${elsewhere()}`, { cause: error });
 }
 
 const elsewhere = () => `Where it is elsewhere, name its path in the variable ${VARIABLE}, or in run()'s option 'command'.`;
