@@ -50,6 +50,7 @@ def make_app(folder: Path) -> typer.Typer:
             bool,
             typer.Option(
                 "--version",
+                "-V",
                 help="Print the version and exit.",
                 is_eager=True,
                 callback=version_printer(_PROGRAM),

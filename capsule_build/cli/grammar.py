@@ -1,21 +1,34 @@
 """How the command lines of both commands are typed: the help and the usage line say it in the same words.
 
 Typer shows a flag's type (`<bool>`), and puts brackets of its own around the arguments of a usage line. Here
-a flag has no type, and an argument reads as its metavar says.
+a flag has no type, and an argument reads as its metavar says. A help's lines are as long as the terminal, not
+as the source has them. What is wrong is said by the command that it is about.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.exceptions import TyperException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+_HELP_OPTIONS: Final = ("--help", "-h")
 
 
 class _Command(TyperCommand):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.help = _flowing(self.help)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _said_of(ctx):
+            return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
 
@@ -25,6 +38,10 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _said_of(ctx):
+            return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
 
@@ -37,7 +54,8 @@ class App(typer.Typer):
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=_Group, **settings)
+        names = {"help_option_names": list(_HELP_OPTIONS)}
+        super().__init__(cls=_Group, context_settings=names, **settings)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Return what adds a command, as `typer.Typer.command` does."""
@@ -47,6 +65,30 @@ class App(typer.Typer):
 def is_passed_on(param: object) -> bool:
     """Return whether a parameter is a command line of its own, which belongs behind a `--`."""
     return isinstance(param, TyperArgument) and (param.metavar or "").startswith("-- ")
+
+
+def is_of_a_command(option: str, group: object) -> bool:
+    """Return whether an option that a group doesn't know is one that a command of it has."""
+    commands = getattr(group, "commands", {}).values()
+    return any(option in param.opts for command in commands for param in command.params)
+
+
+@contextlib.contextmanager
+def _said_of(context: Any) -> Iterator[None]:
+    """Let an error of a block know whose command line it is about; not all of Typer's do."""
+    try:
+        yield
+    except TyperException as error:
+        if getattr(error, "ctx", None) is None:
+            error.ctx = context  # type: ignore[attr-defined]  # a usage error's
+        raise
+
+
+def _flowing(text: str | None) -> str | None:
+    """Return a help text with a line for each paragraph."""
+    if text is None:
+        return None
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _without_types(params: list[Any]) -> list[Any]:

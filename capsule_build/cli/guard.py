@@ -11,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, UsageError
-from .grammar import is_passed_on
+from .grammar import is_of_a_command, is_passed_on
 from .output import err, print_error
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def guarded(program: str, call: Callable[[], object]) -> int:
         return error.exit_code
     except TyperException as error:
         if error.format_message():
-            print_error(UsageError(error.format_message(), hint=_advice(error, program)))
+            print_error(_refusal(error, program))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err().print("Interrupted.")
@@ -85,16 +85,21 @@ def _stand_in_for_closed() -> None:
             setattr(sys, name, stream)
 
 
-def _advice(error: TyperException, program: str) -> str:
-    """Return what to do about a command line that is wrong: what to read, for the very command."""
-    # Usage errors know where they came up; not all of Typer's do.
+def _refusal(error: TyperException, program: str) -> UsageError:
+    """Return what is said of a command line that is wrong, and what to read, for the very command."""
     context = getattr(error, "ctx", None)
     if context is None:
-        return f"'{program} --help' lists what there is."
+        return UsageError(error.format_message(), hint=f"'{program} --help' lists what there is.")
     advice = f"'{context.command_path} --help' lists what there is."
-    if hasattr(error, "option_name") and any(is_passed_on(param) for param in context.command.params):
+    option = getattr(error, "option_name", None)
+    if option is not None and is_of_a_command(option, context.command):
+        # What is like it is beside the point then.
+        return UsageError(
+            f"No such option: {option}", hint=f"Options of a command stand behind its name. {advice}"
+        )
+    if option is not None and any(is_passed_on(param) for param in context.command.params):
         advice = f"Put '--' before the command. {advice}"
-    return advice
+    return UsageError(error.format_message(), hint=advice)
 
 
 def _code(result: object) -> int:

@@ -181,9 +181,13 @@ def test_a_built_bundle_is_put_into_the_store(
     for file in (built, for_others):
         ran = capsule("fetch", TAG, "--from", file, *options)
         assert (ran.code, ran.out) == (0, f"{tmp_path}/new/data/capsules/{file.name}\n")
-    for file, said in ((world.lock, "is not the bundle of"), (tmp_path / "absent", "can't be read")):
-        ran = capsule("fetch", TAG, "--from", file, "--lock", world.lock, "--data-dir", tmp_path / "y")
-        assert (ran.code, ran.out, said in ran.err) == (3, "", True)
+    for file, code, said in (
+        (world.lock, 3, "is not the bundle of"),
+        (tmp_path / "absent", 2, "can't be read"),
+    ):
+        for data in (tmp_path / "y", tmp_path / "new/data"):
+            ran = capsule("fetch", TAG, "--from", file, "--lock", world.lock, "--data-dir", data)
+            assert (ran.code, ran.out, said in ran.err) == (code, "", True)
 
 
 def test_a_capsule_is_installed_verified_and_removed(world: World, capsule: Callable[..., Ran]) -> None:

@@ -14,6 +14,7 @@ import pytest
 import typer
 from typer import BadParameter
 
+from capsule_build import __version__
 from capsule_build.cli import app as build_app
 from capsule_build.cli.capsule import app as capsule_app
 from capsule_build.cli.guard import guarded
@@ -131,6 +132,29 @@ def test_the_number_of_a_closed_stream_is_no_files() -> None:
             ["pins", "list", "--nonsense"],
             "No such option: --nonsense\n'capsule-build pins list --help' lists what there is.",
         ),
+        (
+            build_app,
+            ["lock", "--revoke", "node24-v1"],
+            "Option '--revoke' requires 2 arguments.\n'capsule-build lock --help' lists what there is.",
+        ),
+        (
+            capsule_app,
+            ["run", "hello.py", "--json=1"],
+            "Option '--json' does not take a value.\n'capsule run --help' lists what there is.",
+        ),
+        (
+            capsule_app,
+            ["--json", "run", "x"],
+            (
+                "No such option: --json\n"
+                "Options of a command stand behind its name. 'capsule --help' lists what there is."
+            ),
+        ),
+        (
+            capsule_app,
+            ["--versio"],
+            "No such option: --versio (Possible options: --version)\n'capsule --help' lists what there is.",
+        ),
         (build_app, ["nonsense"], "No such command 'nonsense'.\n'capsule-build --help' lists what there is."),
         (
             capsule_app,
@@ -173,6 +197,8 @@ def test_every_help_reads_as_its_command_is_typed(
     for words in commands_of(typer.main.get_command(made)):
         assert module.run([*words, "--help"]) == 0
         said = capsys.readouterr().out
+        assert module.run([*words, "-h"]) == 0
+        assert capsys.readouterr().out == said
         assert "<bool>" not in said
         usages.append(
             next(line for line in said.splitlines() if "Usage:" in line).split("Usage: ")[1].strip()
@@ -184,6 +210,20 @@ def test_every_help_reads_as_its_command_is_typed(
     }
     assert expected[module] in usages
     assert len(usages) > 10
+
+
+def test_a_helps_lines_are_as_long_as_the_terminal(capsys: Caught, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert capsule_app.run(["use", "--help"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "exit status are the command's." in lines
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+@pytest.mark.parametrize("module", [build_app, capsule_app], ids=["capsule-build", "capsule"])
+def test_both_say_their_version(module: ModuleType, option: str, capsys: Caught) -> None:
+    assert module.run([option]) == 0
+    assert __version__ in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
