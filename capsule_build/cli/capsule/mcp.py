@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import shlex
+import sys
 from pathlib import Path  # noqa: TC003 (Typer reads it)
 from typing import Annotated
 
 import typer
+from packaging.requirements import Requirement
 
 from ...runtime.errors import UsageError
 from .panels import TASKS
@@ -29,7 +33,14 @@ def mcp(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
-        raise UsageError(
-            "The package 'mcp' isn't installed.", hint="pip install 'capsule-build[mcp]'"
-        ) from None
+        raise UsageError("The package 'mcp' isn't installed.", hint=_how_to_install()) from None
     serve({} if config is None else read_options(config))
+
+
+def _how_to_install() -> str:
+    """Return the command that installs what the extra `mcp` names, in a checkout and elsewhere."""
+    for line in importlib.metadata.requires("capsule-build") or ():
+        needed = Requirement(line)
+        if needed.name == "mcp":
+            return shlex.join([sys.executable, "-m", "pip", "install", f"{needed.name}{needed.specifier}"])
+    return shlex.join([sys.executable, "-m", "pip", "install", "mcp"])
