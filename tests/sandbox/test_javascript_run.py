@@ -247,7 +247,10 @@ def test_a_program_that_ends_leaves_no_worker(programs: Programs) -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("no-such-program", "There is no program 'no-such-program' to run tasks. The Python package capsule-build has it"),
+        (
+            "no-such-program",
+            "There is no program 'no-such-program' to run tasks. The Python package capsule-build has it",
+        ),
         ("/", "'/' can't be started"),
         ("echo", "'echo' said what is no answer: worker."),
         ("yes", "'yes' said what is no answer: worker."),
