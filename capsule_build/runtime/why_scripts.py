@@ -31,6 +31,7 @@ _TRAMPOLINE: Final = re.compile(rb"\A[^\n]*\n'''exec' (?:\"(?P<quoted>[^\"\n]+)\
 """What pip, distlib and uv write where a path is too long, or has a blank, for a first line."""
 
 _AGAIN: Final = "Install the capsule again that it was sealed for."
+_SHELLS: Final = ("sh", "bash", "dash", "ash")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -106,7 +107,15 @@ def look_at_script(entry: Entry, head: bytes, view: View) -> Iterator[Problem | 
     name = found.interpreter.rpartition("/")[2]
     if name == "env":
         yield from _look_at_env(path, found, trail, view)
-    elif name in ("sh", "bash"):
+    elif name in _SHELLS:
+        if " " in (found.argument or "").replace("\t", " ") and str(found.argument).startswith("-"):
+            yield Problem(
+                "shell-arguments",
+                path,
+                f"The kernel gives all of '{found.argument}' to '{found.interpreter}' as one word, which no "
+                "shell takes for several options: it refuses the blank in it.",
+                hint=f"Write '#!{found.interpreter}', and below it 'set {found.argument}'.",
+            )
         yield from _look_at_trampoline(path, head, view)
 
 

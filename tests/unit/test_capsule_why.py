@@ -138,6 +138,8 @@ SCRIPTS = {
     "command": (b"#!/usr/bin/env nod\n", "command-missing", "'nod', which isn't on PATH"),
     "command by -S": (b"#!/usr/bin/env -S A=1 nod --flag\n", "command-missing", "'nod'"),
     "arguments": (b"#!/usr/bin/env node --flag\n", "env-arguments", "-S node --flag"),
+    "a shell's": (b"#!/bin/sh -e -x\n", "shell-arguments", "below it 'set -e -x'"),
+    "a shell's with a value": (b"#!/bin/sh -o\tpipefail\n", "shell-arguments", "as one word"),
     "carriage return": (b"#!/bin/sh\r\n", "shebang-carriage-return", "carriage return"),
     "carriage return behind an argument": (b"#!/bin/sh -e\r\nx", "shebang-carriage-return", "Windows"),
     "too long": (b"#!/" + b"x" * 300 + b"\n", "shebang-too-long", "has 303 bytes"),
@@ -168,6 +170,13 @@ def test_a_file_that_the_kernel_cant_start(root: Path, case: str, monkeypatch: p
     found = explain(root)
     assert kinds(found) == [kind]
     assert words in found.problems[0].message + (found.problems[0].hint or "")
+
+
+@pytest.mark.parametrize("line", [b"#!/bin/sh -ex\n", b"#!/bin/sh\t -e \n", b"#!/bin/sh a script\n"])
+def test_a_shell_takes_one_word(root: Path, line: bytes) -> None:
+    write(root, "/program", line)
+    write(root, "/bin/sh", make_elf(ElfSpec(type=2, dynamic=False)))
+    assert explain(root).problems == []
 
 
 def test_a_script_is_followed_to_its_interpreters_loader(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
