@@ -259,6 +259,12 @@ def _connected(target: Target, hosts: Sequence[str], limit: float) -> Iterator[s
 
 def _connect(target: Target, hosts: Sequence[str], limit: float) -> socket.socket:
     if not name_allowed(target.host, hosts):
+        if "*" in hosts:
+            # All names, and all public addresses.
+            raise RefusedError(
+                f"the address {target.host} isn't public: '*' doesn't stand for it, and it must itself be "
+                "named in allowed_hosts"
+            )
         granted = ", ".join(hosts) or "none"
         raise RefusedError(f"the host '{target.host}' is not among the task's allowed_hosts ({granted})")
     try:

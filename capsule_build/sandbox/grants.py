@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .options import ConfigError
+from .options import ConfigError, split_mode
 from .records import Record
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ class OpenFolder(Record):
 
 
 def open_folders(
-    folders: Iterable[Folder], mounts: Iterable[Mount], *, working: str
+    folders: Iterable[Folder], mounts: Iterable[Mount], *, working: str, where: str = "allowed_files"
 ) -> tuple[OpenFolder, ...]:
     """Open what a task may use. The caller closes the handles (see `close_folders`).
 
@@ -52,6 +52,7 @@ def open_folders(
         folders: Folders below the working folder.
         mounts: Folders from anywhere, as the user gave them.
         working: The working folder.
+        where: What an error about one of `folders` begins with: the option, and whose it is.
 
     Raises:
         ConfigError: One isn't there, isn't a folder, or lies elsewhere by way of a symlink.
@@ -60,12 +61,12 @@ def open_folders(
     try:
         top = os.path.realpath(working)
         for folder in folders:
-            handle = _open(os.path.join(top, folder.path), folder.path)
+            handle = _open(top, folder.path, where)
             parts = [part for part in folder.path.split("/") if part not in ("", ".")]
             opened.append(OpenFolder(handle, "/" + "/".join(parts), folder.writable))
-            _require_inside(handle, top, folder.path)
+            _require_inside(handle, top, folder.path, where)
         for mount in mounts:
-            handle = _open(os.path.join(top, mount.host), mount.host)
+            handle = _open(top, mount.host, "The folders to mount")
             opened.append(OpenFolder(handle, mount.guest, mount.writable))
     except BaseException:
         close_folders(opened)
@@ -73,26 +74,25 @@ def open_folders(
     return tuple(opened)
 
 
-def _require_inside(handle: int, top: str, name: str) -> None:
+def _require_inside(handle: int, top: str, name: str, where: str) -> None:
     """Refuse what was opened if it lies elsewhere; its name could mean something else by now."""
     true = os.readlink(f"/proc/self/fd/{handle}")
     if true != top and not true.startswith(top.rstrip("/") + "/"):
-        raise ConfigError(f"allowed_files: '{name}' leads out of the working folder, to {true}.")
+        raise ConfigError(f"{where}: '{name}' leads out of the working folder, to {true}.")
 
 
-def _open(path: str, name: str) -> int:
+def _open(top: str, name: str, where: str) -> int:
+    path = os.path.join(top, name)
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
-        raise ConfigError(
-            f"allowed_files: '{name}' is not a folder.", hint="Name the folder it is in."
-        ) from None
+        raise ConfigError(f"{where}: '{name}' is not a folder.", hint="Name the folder it is in.") from None
     except FileNotFoundError:
         raise ConfigError(
-            f"allowed_files: there is no folder '{name}'.", hint=f"Make it: mkdir -p {path}"
+            f"{where}: there is no folder '{name}'.", hint=f"Make it: mkdir -p {os.path.normpath(path)}"
         ) from None
     except OSError as error:
-        raise ConfigError(f"allowed_files: '{name}' can't be opened: {error.strerror}.") from None
+        raise ConfigError(f"{where}: '{name}' can't be opened: {error.strerror}.") from None
 
 
 def close_folders(folders: Iterable[OpenFolder]) -> None:
@@ -107,11 +107,14 @@ def read_mount(text: str) -> Mount:
     Raises:
         ConfigError: It has another form.
     """
-    spec, writable = text, True
-    for suffix, value in ((":ro", False), (":rw", True)):
-        if text.endswith(suffix):
-            spec, writable = text.removesuffix(suffix), value
-    host, _, guest = spec.partition("::")
+    host, apart, guest = text.partition("::")
+    try:
+        if apart:
+            guest, writable = split_mode(guest)
+        else:
+            host, writable = split_mode(host)
+    except ValueError as error:
+        raise ConfigError(f"The mount {text}: {error}") from None
     guest = guest or "/" + os.path.basename(os.path.abspath(host))
     if (
         not host
@@ -120,7 +123,9 @@ def read_mount(text: str) -> Mount:
         or ".." in guest.split("/")
         or guest.strip("/") == ""
     ):
-        raise ConfigError(f"--mount {text}: it must be HOST[::GUEST][:ro|:rw], with folders that have names.")
+        raise ConfigError(
+            f"The mount {text}: it must be HOST[::GUEST][:ro|:rw], with folders that have names."
+        )
     return Mount(host, "/" + guest.strip("/"), writable)
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 STACK_BYTES: Final = 1 << 20
 """Of native stack for WebAssembly. CPython's own limit of recursion comes first."""
 
-START_BYTES: Final = 32 << 20
-"""Of memory, that any task in Python can start in."""
+START_BYTES: Final = 454 << 16
+"""Of memory, that the guest begins with: a task can't have less."""
 
 MAX_REQUEST_BYTES: Final = 64 << 20
 """Of one request of a guest to the host, which keeps it several times in memory while it reads it."""
@@ -40,7 +40,8 @@ class Kind(Record):
         key: Returns the name that the compiled guest has in the store: it tells all that the code depends on.
         make: Returns the guest's WebAssembly.
         about: What is made, and how long that takes, for whoever waits for it.
-        smallest: Bytes of memory, that any task can start in.
+        language: Its language's name.
+        smallest: Bytes of memory that the guest begins with.
         stack: Bytes of native stack for WebAssembly.
         waits: Whether its function is one that waits (`async` in WIT), as that of an engine with promises is.
         prepares: Whether it takes a file first, and then a request to run a task of it.
@@ -49,6 +50,7 @@ class Kind(Record):
     key: Callable[[], str]
     make: Callable[[], bytes]
     about: str
+    language: str
     smallest: int
     stack: int
     waits: bool
@@ -78,6 +80,7 @@ class Machine:
     ) -> None:
         self._kind = kind or PYTHON
         self.smallest = self._kind.smallest
+        self.needs = f"a {self._kind.language} task needs at least {-(-self.smallest >> 20)} MB"
         self.prepares = self._kind.prepares
         config = lib.wasm_config_new()
         lib.wasmtime_config_consume_fuel_set(config, True)
@@ -190,6 +193,7 @@ PYTHON: Final = Kind(
     guest_key,
     _ready_guest,
     "the guest's Python (about 20 s)",
+    "Python",
     START_BYTES,
     STACK_BYTES,
     waits=False,

@@ -215,13 +215,7 @@ def _folder(entry: Any) -> Folder:
             raise ValueError(f"the mode {mode!r} is none of {', '.join(_MODES)}.")
         path, writable = entry["path"], _MODES[mode]
     elif isinstance(entry, str):
-        path, colon, mode = entry.rpartition(":")
-        if not colon:
-            path = entry
-        elif mode in _MODES:
-            writable = _MODES[mode]
-        else:
-            raise ValueError(f"'{entry}': behind the colon stands ro or rw.")
+        path, writable = split_mode(entry)
     else:
         raise ValueError("it lists folders, as in ['./data', './input:ro'].")
     if not isinstance(path, str) or not path or "\0" in path:
@@ -235,6 +229,22 @@ def _folder(entry: Any) -> Folder:
     if ".." in path.split("/"):
         raise ValueError(f"'{path}' leaves the working folder.")
     return Folder(path, writable)
+
+
+def split_mode(text: str) -> tuple[str, bool]:
+    """Return the path of a text such as `./data:ro`, and whether what is there may be changed.
+
+    What stands behind the last colon is always the mode: a mistyped one must not grant more than was meant.
+
+    Raises:
+        ValueError: It is no mode.
+    """
+    path, colon, mode = text.rpartition(":")
+    if not colon:
+        return text, True
+    if mode not in _MODES:
+        raise ValueError(f"'{text}': behind the colon stands ro or rw (or read-only, read-write).")
+    return path, _MODES[mode]
 
 
 def read_hosts(value: Any) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def perform(
             "No file was named.",
             hint=f"Name one, or set [workflow] entrypoint in {FILE} of the working folder.",
         )
-    path = os.path.join(request.working, name)
+    path = name if request.working == "." else os.path.join(request.working, name)
     if not os.path.exists(path):
         raise ConfigError(f"There is no file {path}.")
     packed = path.endswith(PACKED_SUFFIX)

@@ -14,7 +14,7 @@ from ..runtime.errors import CapsuleError
 from . import jsontext
 from .grants import close_folders, open_folders
 from .instance import Instance, Setup, answer
-from .languages import JAVASCRIPT, PYTHON
+from .languages import JAVASCRIPT, PYTHON, language_of
 from .machine import Machine
 from .options import COMPUTE, MAX_FUEL, MAX_MEMORY, ConfigError
 from .project import variables
@@ -217,7 +217,9 @@ def _try(
     row: int | None,
 ) -> tuple[Any, dict[str, str] | None, Outcome | None]:
     try:
-        folders = open_folders(policy.folders, mounts, working=context.working)
+        option = "allowedFiles" if language_of(context.file.path) == JAVASCRIPT else "allowed_files"
+        where = _named(option, policy, context.file)
+        folders = open_folders(policy.folders, mounts, working=context.working, where=where)
         environment = variables(policy.variables, context.working)
     except ConfigError as error:
         return None, {"error_type": "config_error", "message": str(error)}, None
@@ -254,11 +256,16 @@ def _try(
         # Of an instance that was stopped where it was, it isn't known how much it used: all that it had.
         used = fuel if outcome.kind in ("timeout", "cancelled") else outcome.fuel
         caller.instance.set_fuel(max(0, caller.instance.fuel_left() - used))
-    result, error_ = _read(context.machine, policy, fuel, outcome)
+    result, error_ = _read(context, policy, fuel, outcome)
     return result, error_, outcome
 
 
-def _read(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, str] | None]:
+def _named(option: str, policy: Policy, file: TaskFile) -> str:
+    """Return how a message names an option: with its file and task, if what runs is no piece of a session."""
+    return option if language_of(file.path) is None else f"{file.path}, {option} of the task '{policy.name}'"
+
+
+def _read(context: Context, policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, str] | None]:
     if outcome.kind == "answer":
         try:
             document = jsontext.loads(outcome.answer)
@@ -271,7 +278,7 @@ def _read(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tupl
             pass
         # Only a guest whose code has been changed by its task gives such an answer.
         return None, {"error_type": "wasm_error", "message": "The guest gave an answer that isn't one."}
-    kind, message = _trap(machine, policy, fuel, outcome)
+    kind, message = _trap(context, policy, fuel, outcome)
     return None, {"error_type": kind, "message": message}
 
 
@@ -296,7 +303,7 @@ def _more_memory(bound: int) -> str:
     return f' Give it more: ram="{min(MAX_MEMORY, 2 * bound) >> 20}MB".'
 
 
-def _trap(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tuple[str, str]:
+def _trap(context: Context, policy: Policy, fuel: int, outcome: Outcome) -> tuple[str, str]:
     reason = outcome.answer.decode("utf-8", "replace")
     if outcome.kind == "fuel":
         return "fuel_exhausted", f"The task used up its compute: {fuel} units.{_more_compute(policy, fuel)}"
@@ -314,10 +321,8 @@ def _trap(machine: Machine, policy: Policy, fuel: int, outcome: Outcome) -> tupl
             f"The task needs more than its {bound} bytes of memory.{_more_memory(bound)}",
         )
     if "exceeds memory limit" in reason or "memory minimum size" in reason:
-        return "config_error", (
-            f"ram={bound} bytes is too small for a task to start in: that takes {machine.smallest} "
-            f"({reason})."
-        )
+        where = _named("ram", policy, context.file)
+        return "config_error", f"{where}: {bound} bytes are too few, and {context.machine.needs}."
     if "call stack exhausted" in reason:
         return "task_error", "The task's calls nest too deep for the stack."
     return "wasm_error", f"The interpreter of the task stopped: {reason}"

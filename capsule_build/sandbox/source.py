@@ -132,6 +132,7 @@ def read_tasks(
         where = task.get("where") or f"{name}, line {task['line']}"
         options = {**project.defaults, **task["options"]}
         policy = make_policy(options, name=task["name"], function=task["function"], where=where)
+        _require_memory(policy, options, machine, where)
         if policy.name in tasks:
             raise ConfigError(f"{where}: there are two tasks '{policy.name}'.")
         tasks[policy.name] = policy
@@ -142,7 +143,9 @@ def read_tasks(
         for policy in tasks.values():
             if policy.function == "main":
                 return tasks, policy.name
-        tasks["main"] = make_policy(project.defaults, name="main", function="main", where=name, plain=True)
+        policy = make_policy(project.defaults, name="main", function="main", where=name, plain=True)
+        _require_memory(policy, project.defaults, machine, name)
+        tasks["main"] = policy
         return tasks, "main"
     if len(tasks) == 1:
         return tasks, next(iter(tasks))
@@ -154,6 +157,11 @@ def read_tasks(
         f"{name} has no task to begin with: no task 'main', no function main(), no single task. {there}",
         hint=hint,
     )
+
+
+def _require_memory(policy: Policy, options: Mapping[str, Any], machine: Machine, where: str) -> None:
+    if policy.memory is not None and policy.memory < machine.smallest:
+        raise ConfigError(f"{where}: ram={options['ram']!r}: {machine.needs}.")
 
 
 def _describe(text: str, name: str, machine: Machine, source_map: str | None) -> dict[str, Any]:

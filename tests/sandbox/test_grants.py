@@ -58,6 +58,7 @@ return [os.listdir('/a/b'), len(open('a/b/link').read()), os.getcwd()]
 def test_a_folder_that_cannot_be_given_is_told(bench: Bench, path: str, says: str) -> None:
     kind, message = error_of(bench.task("return 1", options=f"allowed_files=['{path}']"))
     assert kind == "config_error"
+    assert message.startswith("file.py, allowed_files of the task 'main': ")
     assert says in message
 
 
@@ -79,6 +80,21 @@ def main():
     )
     assert bench.run("file.py", mounts=[f"{other}::/in:ro"])["result"] == ["mounted", False]
     assert error_of(bench.task("open('/in/x', 'w')", mounts=[f"{other}::/in:ro"]))[0] == "permission_denied"
+
+
+def test_a_mount_with_a_mistyped_mode_is_refused(bench: Bench) -> None:
+    (bench.folder / "data").mkdir()
+    bench.write("file.py", "def main(): open('/d:r/x', 'w')\n")
+    assert "behind the colon stands ro or rw" in bench.refused("file.py", mounts=["data::/d:r"])
+    assert error_of(bench.run("file.py", mounts=["data::/d:r:read-only"]))[0] == "permission_denied"
+    assert not list((bench.folder / "data").iterdir())
+
+
+def test_an_address_that_a_star_does_not_stand_for_says_so(bench: Bench) -> None:
+    body = "from capsule import http\nhttp.get('http://127.0.0.1:9/')"
+    kind, message = error_of(bench.task(body, options="allowed_hosts=['*']"))
+    assert kind == "permission_denied"
+    assert "the address 127.0.0.1 isn't public: '*' doesn't stand for it" in message
 
 
 def test_a_listed_server_answers_and_its_request_is_in_the_envelope(bench: Bench, web: Web) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from capsule_build.sandbox import machine
+
 from .tasks import HEAD, Bench, error_of, last_line
 
 FIELDS = {"task_name", "duration_ms", "retries", "fuel_consumed", "ram_used", "host_requests"}
@@ -91,10 +93,12 @@ def test_memory_that_grows_by_little_is_bounded_too(bench: Bench) -> None:
 
 
 def test_ram_that_no_task_can_start_in_says_how_much_is_needed(bench: Bench) -> None:
-    kind, message = error_of(bench.task("return 1", options="ram='4MB'"))
-    assert kind == "config_error"
-    assert "33554432" in message
-    assert bench.task("return 1", options="ram='32MB'")["result"] == 1
+    bench.write("small.py", f"{HEAD}\n@task(name='main', ram='16MB')\ndef main(): return 1\n")
+    assert bench.refused("small.py") == "small.py, line 4: ram='16MB': a Python task needs at least 29 MB."
+    assert bench.task("return 1", options=f"ram={machine.START_BYTES}")["result"] == 1
+    bench.write("plain.py", "def main(): return 1\n")
+    bench.write("capsule.toml", "[tasks]\ndefault_ram = 65536\n")
+    assert bench.refused("plain.py") == "plain.py: ram=65536: a Python task needs at least 29 MB."
 
 
 def test_a_task_sees_the_variables_that_it_lists(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

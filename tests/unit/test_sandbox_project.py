@@ -121,10 +121,31 @@ def test_a_folder_that_is_missing_or_a_file_is_an_error(tmp_path: Path) -> None:
         open_folders([Folder("file", True)], [], working=str(tmp_path))
 
 
+def test_what_is_wrong_with_a_folder_names_who_asked_for_it_and_what_to_make(tmp_path: Path) -> None:
+    made = f"Make it: mkdir -p {tmp_path.resolve()}/nope$"
+    with pytest.raises(ConfigError, match=rf"(?s)^a.py, x: there is no folder './nope'\..*{made}"):
+        open_folders([Folder("./nope", True)], [], working=str(tmp_path), where="a.py, x")
+    with pytest.raises(
+        ConfigError, match=rf"(?s)^The folders to mount: there is no folder './nope'\..*{made}"
+    ):
+        open_folders([], [Mount("./nope", "/nope", True)], working=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text", ["data::/d:r", "/tmp::/x:zz", "data:readonly", "data:", "data::/d:", "data:r0"]
+)
+def test_a_mistyped_mode_of_a_mount_grants_nothing(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"behind the colon stands ro or rw"):
+        read_mount(text)
+
+
 def test_mounts_have_a_host_a_guest_and_a_mode() -> None:
     assert read_mount("/a/b") == Mount("/a/b", "/b", True)
     assert read_mount("/a/b::/c/d:ro") == Mount("/a/b", "/c/d", False)
     assert read_mount("x:rw") == Mount("x", "/x", True)
+    assert read_mount("x:read-only") == Mount("x", "/x", False)
+    assert read_mount("a:b::/x:read-write") == Mount("a:b", "/x", True)
+    assert read_mount("/a:b:ro") == Mount("/a:b", "/a:b", False)
     assert read_mount("/a\udcff::/x") == Mount("/a\udcff", "/x", True)
     for wrong in ("", "::/x", "/", "/a::/../x", "/a::/", "\ud800::/x", "/a\udcff", "/a::/\udcff", "a\0::/x"):
         with pytest.raises(ConfigError, match="must be HOST"):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 STACK_BYTES: Final = 3 << 20
 """Of native stack: some 3000 calls deep. With more, the stack in the guest's memory would end first."""
 
-START_BYTES: Final = 8 << 20
-"""Of memory, that any task can start in."""
+START_BYTES: Final = 96 << 16
+"""Of memory, that the guest begins with: a task can't have less."""
 
 
 def _ready_guest() -> bytes:
@@ -25,7 +25,9 @@ def _ready_guest() -> bytes:
     return ready_guest()
 
 
-JAVASCRIPT: Final = Kind(guest_key, _ready_guest, "JavaScript's guest", START_BYTES, STACK_BYTES, waits=True)
+JAVASCRIPT: Final = Kind(
+    guest_key, _ready_guest, "JavaScript's guest", "JavaScript", START_BYTES, STACK_BYTES, waits=True
+)
 
 
 def make_machine(answer: Callable[[int, bytes], bytes], say: Callable[[str], None]) -> Machine:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_STATE_CHARACTERS: Final = 64 << 20
 """Of what a run leaves for the next, in base64."""
 
-_NAME: Final = "session.py"
+_NAME: Final = "session"
 _SOURCE: Final = "from capsule_session import main\n"
 
 
