@@ -213,16 +213,35 @@ def test_a_cancelled_call_ends_its_code(bench: Bench, language: str, begin: str,
 
 def test_a_wrong_option_is_said_before_it_serves(bench: Bench) -> None:
     for config, says in (
-        ('compute = "SOME"\n', b"must be LOW"),
-        ('[javascript]\nram = "much"\n', b"must be a size"),
-        ("python = 1\n", b"[python] must be a table"),
-        ("max_sessions = 65\n", b"from 0 to 64"),
-        ("sessions = 1\n", b"no option 'sessions'"),
+        ('compute = "SOME"\n', "compute='SOME': it must be LOW"),
+        ('[javascript]\nram = "much"\n', "mcp.toml, [javascript]: ram='much': it must be a size"),
+        (
+            'ram = "much"\n[python]\nram = "64MB"\n[javascript]\nram = "64MB"\n',
+            "ram='much': it must be a size",
+        ),
+        ("python = 1\n", "[python] must be a table"),
+        ("max_sessions = 65\n", "from 1 to 64"),
+        ("max_sessions = 0\n", "from 1 to 64"),
+        ("max_sessions = true\n", "from 1 to 64"),
+        ("max_retries = 1\n", "there is no option 'max_retries'"),
+        ("[python]\nmax_retries = 1\n", "mcp.toml, [python]: there is no max_retries"),
+        (
+            "[python]\nmax_sessions = 1\n",
+            "mcp.toml, [python]: there is no option 'max_sessions'. Options: compute,",
+        ),
+        (
+            "sessions = 1\n",
+            "allowed_hosts, env_variables, max_sessions; and the tables [python] and [javascript]",
+        ),
+        ("= 1\n", "mcp.toml can't be read"),
     ):
         bench.write("mcp.toml", config)
         result = bench.command("mcp", "--config", "mcp.toml")
         assert result.code == 2
-        assert says in result.stderr
+        said = " ".join(result.stderr.decode().split())
+        assert says in said
+        assert said.startswith("error: mcp.toml")
+        assert "Session" not in said
     assert bench.command("mcp", "--config", "nope.toml").code == 2
 
 

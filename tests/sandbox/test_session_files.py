@@ -150,6 +150,12 @@ def test_a_folder_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_files_as_bytes() -> None:
     async def use() -> None:
         session = capsule.Session("javascript")
+        with pytest.raises(UsageError, match="is bytes or a text, and no int"):
+            session.write_file("a/b", 5)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no Unicode text"):
+            session.write_file("a/b", "\ud800")
+        session.write_file("a/b", "ü")
+        assert session.read_file("a/b") == "ü".encode()
         session.write_file("a/b", b"\0\xff")
         assert await session.run("[...require('fs').readFileSync('a/b')]") == "[ 0, 255 ]"
         assert session.read_file("a/b", limit=2) == b"\0\xff"

@@ -171,6 +171,40 @@ def test_a_language_that_there_isnt_is_said() -> None:
         capsule.Session("perl")
 
 
+def test_a_closed_session_says_so(tmp_path: Path) -> None:
+    async def use() -> None:
+        session = capsule.Session()
+        session.write_file("a", "ü")
+        session.close()
+        session.close()
+        (tmp_path / "x").touch()
+        for act in (
+            lambda: session.write_file("a", b"x"),
+            lambda: session.read_file("a"),
+            lambda: session.import_file(tmp_path / "x"),
+            lambda: session.export_file("a", tmp_path / "y"),
+            lambda: session.delete_file("a"),
+            session.list_files,
+            session.reset,
+        ):
+            with pytest.raises(UsageError, match=r"^This session is closed\."):
+                act()
+        for run in (session.run, session.run_last):
+            with pytest.raises(UsageError, match=r"^This session is closed\."):
+                await run("1")
+
+    go(use())
+
+
+def test_ram_that_no_run_can_start_in_says_how_much_is_needed() -> None:
+    async def use() -> None:
+        too_few = "16777216 bytes are too few, and a Python task needs at least 29 MB."
+        async with capsule.Session(ram="16MB") as session:
+            assert await fails(session, "1") == ("config_error", f"ram: {too_few}")
+
+    go(use())
+
+
 def test_a_run_is_not_tried_again() -> None:
     with pytest.raises(UsageError, match="isn't tried again"):
         capsule.Session("python", max_retries=1)

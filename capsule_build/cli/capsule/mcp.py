@@ -29,12 +29,12 @@ def mcp(
 ) -> None:
     """Be an MCP server on standard input and output, with tools that run code in a sandbox."""
     try:
-        from ...sandbox.mcp.server import read_options, serve
+        from ...sandbox.mcp.server import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
         raise UsageError("The package 'mcp' isn't installed.", hint=_how_to_install()) from None
-    serve({} if config is None else read_options(config))
+    serve(config)
 
 
 def _how_to_install() -> str:

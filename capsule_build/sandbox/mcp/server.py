@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from ... import __version__
 from ...runtime.errors import CapsuleError, UsageError
 from ..languages import JAVASCRIPT, PYTHON
-from ..sessions.session import Session, SessionError
+from ..sessions.session import OPTIONS, Session, SessionError, run_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,25 +45,34 @@ class Sandbox:
     Args:
         options: Limits and grants of every call, as `@task` has them. In `python` and `javascript` are those
             of that language alone; `max_sessions` is how many sessions may be open.
+        where: The place that an error names.
 
     Raises:
         UsageError: An option is wrong.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], where: str) -> None:
         common = dict(options)
-        self._most = common.pop("max_sessions", MAX_SESSIONS)
-        if not isinstance(self._most, int) or not 0 <= self._most <= MAX_SESSIONS:
-            raise UsageError(f"max_sessions must be a whole number from 0 to {MAX_SESSIONS}.")
+        most = common.pop("max_sessions", MAX_SESSIONS)
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MAX_SESSIONS:
+            raise UsageError(f"{where}: max_sessions must be a whole number from 1 to {MAX_SESSIONS}.")
+        self._most = most
         own = {language: common.pop(language, {}) for language in (PYTHON, JAVASCRIPT)}
         for language, table in own.items():
             if not isinstance(table, dict):
-                raise UsageError(f"[{language}] must be a table of options.")
+                raise UsageError(f"{where}: [{language}] must be a table of options.")
+        # A wrong option is told now, and not by each call.
+        for option in common:
+            if option not in OPTIONS:
+                raise UsageError(
+                    f"{where}: there is no option '{option}'. Options: {', '.join(OPTIONS)}, max_sessions; "
+                    "and the tables [python] and [javascript], which have all but max_sessions."
+                )
+        run_policy(common, where)
+        for language, table in own.items():
+            run_policy(table, f"{where}, [{language}]")
         self._options = {language: {**common, **table} for language, table in own.items()}
         self._sessions: dict[str, Session] = {}
-        # A wrong option is told now, and not by each call.
-        for language in self._options:
-            self._open(language).close()
 
     async def execute_python(self, code: str) -> str:
         """Run Python in a sandbox. Gives what it prints, and the value of its last expression."""
@@ -176,7 +185,7 @@ def _bytes(content: str, encoding: Encoding) -> bytes:
     return data
 
 
-def read_options(path: Path) -> dict[str, Any]:
+def _read_options(path: Path) -> dict[str, Any]:
     """Return the options that a TOML file gives.
 
     Raises:
@@ -211,9 +220,16 @@ def make_server(sandbox: Sandbox) -> MCPServer[Any]:
     return server
 
 
-def serve(options: Mapping[str, Any]) -> None:
-    """Serve on standard input and output until the input ends."""
-    sandbox = Sandbox(options)
+def serve(config: Path | None) -> None:
+    """Serve on standard input and output until the input ends.
+
+    Args:
+        config: A TOML file of options; `None`: those of a session.
+
+    Raises:
+        UsageError: It can't be read, or an option is wrong.
+    """
+    sandbox = Sandbox({}, "") if config is None else Sandbox(_read_options(config), str(config))
     try:
         make_server(sandbox).run("stdio")
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 import threading
 from pathlib import Path
@@ -10,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...runtime.errors import UsageError
 from ..languages import JAVASCRIPT, PYTHON
+from ..options import OPTIONS as TASK_OPTIONS
 from ..options import make_policy
 from .call import CANCELLED, Call, SessionError
 from .files import SessionFiles
-from .folders import TooLargeError
+from .folders import MAX_BYTES, TooLargeError
 from .javascript import JavaScriptKind
 from .python import PythonKind
 from .turns import Turns
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
     from ..options import Policy
@@ -34,6 +36,31 @@ DEFAULTS: Final = {"compute": "HIGH", "ram": "512MB", "timeout": "30s"}
 """The limits of a run, where no others are given."""
 
 _KINDS: Final[dict[str, Callable[[Policy], Kind]]] = {PYTHON: PythonKind, JAVASCRIPT: JavaScriptKind}
+
+
+OPTIONS: Final = tuple(option for option in TASK_OPTIONS if option != "max_retries")
+"""The names of the options of a run."""
+
+
+def run_policy(options: Mapping[str, Any], where: str) -> Policy:
+    """Return the limits and grants of a run, which may take the place of `DEFAULTS`.
+
+    Args:
+        options: As `@task` has them.
+        where: The place that an error names.
+
+    Raises:
+        UsageError: An option is wrong.
+    """
+    if "max_retries" in options:
+        raise UsageError(
+            f"{where}: there is no max_retries: a run isn't tried again. It would print twice, and find what "
+            "the first try wrote."
+        )
+    for option in options:
+        if option not in OPTIONS:
+            raise UsageError(f"{where}: there is no option '{option}'. Options: {', '.join(OPTIONS)}.")
+    return make_policy({**DEFAULTS, **options}, name="session", function="main", where=where, plain=True)
 
 
 class Session:
@@ -54,20 +81,14 @@ class Session:
         if language not in _KINDS:
             known = " and ".join(map(repr, _KINDS))
             raise UsageError(f"There are no sessions of {language!r}.", hint=f"Those of {known} there are.")
-        if "max_retries" in options:
-            raise UsageError(
-                "A run isn't tried again: it would print twice, and find what the first try wrote."
-            )
-        policy = make_policy(
-            {**DEFAULTS, **options}, name="session", function="main", where="Session", plain=True
-        )
-        self._kind: Kind = _KINDS[language](policy)
+        self._kind: Kind = _KINDS[language](run_policy(options, "Session"))
         self._top = tempfile.TemporaryDirectory(prefix="capsule-session-")
         self._files = SessionFiles(Path(self._top.name))
         self._state: Any = None
         self._runs = 0
         self._one = threading.Lock()
         self._turns = Turns()
+        self._closed = False
 
     async def run(self, code: str) -> str:
         """Run a piece of code and return what it printed, and the value of its last expression behind that.
@@ -90,18 +111,22 @@ class Session:
             CapsuleError: The folder would have more than it may.
             OSError: The file can't be read.
         """
-        with self._one:
+        with self._open():
             self._files.put(source, name)
 
-    def write_file(self, name: str, content: bytes) -> None:
+    def write_file(self, name: str, content: bytes | str) -> None:
         """Make a file of the session's folder.
 
+        Args:
+            name: Its name there.
+            content: Its bytes, or a text, which is written in UTF-8.
+
         Raises:
-            UsageError: The name leaves the folder.
+            UsageError: The name leaves the folder, or the content is neither.
             CapsuleError: The folder would have more than it may.
         """
-        with self._one:
-            self._files.put_bytes(content, name)
+        with self._open():
+            self._files.put_bytes(_bytes(content), name)
 
     def export_file(self, name: str, target: str | os.PathLike[str]) -> None:
         """Copy a file of the session's folder to this machine.
@@ -109,21 +134,25 @@ class Session:
         Raises:
             UsageError: There is no such file in it.
         """
-        with self._one:
+        with self._open():
             self._files.get(name, target)
 
-    def read_file(self, name: str, *, limit: int) -> bytes:
+    def read_file(self, name: str, *, limit: int = MAX_BYTES) -> bytes:
         """Return what a file of the session's folder has.
+
+        Args:
+            name: Its name there.
+            limit: How many bytes it may have; without, what the folder may.
 
         Raises:
             UsageError: There is no such file in it, or it has more bytes than the limit.
         """
-        with self._one:
+        with self._open():
             return self._files.get_bytes(name, limit)
 
     def list_files(self) -> dict[str, int]:
         """Return the files of the session's folder: their names, and their sizes in bytes."""
-        with self._one:
+        with self._open():
             return self._files.names()
 
     def delete_file(self, name: str) -> None:
@@ -132,18 +161,19 @@ class Session:
         Raises:
             UsageError: There is no such file in it.
         """
-        with self._one:
+        with self._open():
             self._files.delete(name)
 
     def reset(self) -> None:
         """Forget all variables and files."""
-        with self._one:
+        with self._open():
             self._state, self._runs = None, 0
             self._files.clear()
 
     def close(self) -> None:
         """Delete its files. It can't be used any more."""
         with self._one:
+            self._closed = True
             if Path(self._top.name).exists():
                 self._files.remove()
             self._top.cleanup()
@@ -162,6 +192,18 @@ class Session:
         """Do something with the session on a thread, behind the runs that were asked for before."""
         return await self._turns.take(act)
 
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[None]:
+        """Have the session to oneself.
+
+        Raises:
+            UsageError: It is closed.
+        """
+        with self._one:
+            if self._closed:
+                raise UsageError("This session is closed.", hint="Make another one.")
+            yield
+
     async def _run(self, code: str, call: Call) -> str:
         try:
             return await self.in_turn(lambda: self._run_alone(code, call))
@@ -171,7 +213,7 @@ class Session:
 
     def _run_alone(self, code: str, call: Call) -> str:
         # The thread of a call that was cancelled comes to its end soon, and the next waits for that.
-        with self._one:
+        with self._open():
             try:
                 left = self._kind.run(code, self._state, self._runs + 1, self._files.begin(), call)
             except SessionError as error:
@@ -187,6 +229,17 @@ class Session:
                 raise call.failure("task_error", error.message) from None
             self._state, self._runs = left.state, self._runs + 1
         return call.said(left.value, left.lost)
+
+
+def _bytes(content: bytes | str) -> bytes:
+    if isinstance(content, str):
+        try:
+            return content.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"The content is no Unicode text: {error}.") from None
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise UsageError(f"What is written to a file is bytes or a text, and no {type(content).__name__}.")
+    return bytes(content)
 
 
 async def run_python(code: str, **options: Any) -> str:
