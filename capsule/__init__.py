@@ -7,6 +7,7 @@ that a file of tasks can be imported and tried like any other.
 from __future__ import annotations
 
 import asyncio
+import collections.abc
 import sys
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -107,7 +108,11 @@ async def run(
         trace: Whether what becomes of the tasks is written into `.capsule/trace.db` of `cwd`.
         trust: Whose signature must be on the file, beside what `capsule.toml` asks for: by the keys that its
             `[trust]` has.
+
+    Raises:
+        UsageError: `args`, `mounts` or `packages` is no list, or `kwargs` no mapping.
     """
+    _require_request(args, kwargs, mounts, packages)
     from capsule_build.sandbox.request import Request, attempt
 
     request = Request(
@@ -136,6 +141,21 @@ async def run(
         )
 
     return await asyncio.to_thread(work)
+
+
+def _require_request(args: Any, kwargs: Any, mounts: Any, packages: Any) -> None:
+    """Refuse what is no request: a text is a sequence, too, but its characters are no arguments."""
+    from capsule_build.runtime.errors import UsageError
+
+    for name, value in (("args", args), ("mounts", mounts), ("packages", packages)):
+        listed = isinstance(value, collections.abc.Sequence) and not isinstance(value, str | bytes)
+        if not listed and (value is not None or name != "args"):
+            raise UsageError(f"{name} must be a list, and not {value!r}.")
+    for name, value in (("mounts", mounts), ("packages", packages)):
+        if not all(isinstance(item, str) for item in value):
+            raise UsageError(f"{name} must be a list of texts, and not {value!r}.")
+    if kwargs is not None and not isinstance(kwargs, collections.abc.Mapping):
+        raise UsageError(f"kwargs must be a mapping of names to values, and not {kwargs!r}.")
 
 
 def _to_standard_error(_number: int, data: bytes) -> None:

@@ -118,7 +118,9 @@ def build(
     if not exported:
         kept.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder = kept
-    if not os.access(folder, os.W_OK) or not folder.is_dir():
+    elif output is not None:
+        _make_folder(folder)
+    if not os.access(folder, os.W_OK):
         raise UsageError(f"{folder} can't be written to.")
     beside: tuple[Path, ...] = ()
     signer = None
@@ -180,6 +182,13 @@ def _check_names(names: Iterable[str]) -> None:
             raise ConfigError(f"The file {name!a} can't be packed: its name is no UTF-8.") from None
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} can't be made: {error.strerror}.") from None
+
+
 def _check_overwritten(path: Path, source: str) -> None:
     """Refuse to write over a packed file of another source, such as of `hello.py` for `hello.ts`."""
     if not path.exists():
@@ -191,4 +200,7 @@ def _check_overwritten(path: Path, source: str) -> None:
         what = f"{path} was packed from {other}"
     except ContractError:
         what = f"{path} is no packed task"
-    raise UsageError(f"{what}, and isn't overwritten.", hint=f"Remove it, or give {source} another name.")
+    raise UsageError(
+        f"{what}, and isn't overwritten.",
+        hint=f"Export {source} into another folder (--output DIR), or remove that file, or rename {source}.",
+    )

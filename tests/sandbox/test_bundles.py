@@ -286,7 +286,12 @@ def test_what_can_not_be_exported_so(bench: Bench) -> None:
     refused(bench.command("build", "my task.py", "--export"), "can't be the name of a bundle", 2)
     assert bench.command("build", "my task.py").code == 0
     refused(bench.command("build", "my task.py", "--sign"), "must be exported", 2)
-    refused(bench.command("build", "my task.py", "--output", "nope"), "can't be written to", 2)
+    refused(
+        bench.command("build", "my task.py", "--output", "my task.py/x"), "can't be made: Not a directory", 2
+    )
+    bench.write("task.py", "def main(): return 5\n")
+    assert bench.command("build", "task.py", "--output", "new/folder").code == 0
+    assert (bench.folder / "new/folder/task.wasm").is_file()
     bench.write("capsule.toml", '[workflow]\nversion = "1\\n2"\n')
     refused(bench.command("build", "my task.py"), "version must be one short line", 2)
 

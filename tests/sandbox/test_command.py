@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import capsule
+from capsule_build.runtime.errors import UsageError
 from capsule_build.runtime.process import run, start
 
 from .tasks import CAPSULE, HEAD, Bench, last_line
@@ -73,7 +74,7 @@ def test_verbose_tells_each_tasks_life(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["run", "nope.py"], 2, "There is no file ./nope.py"),
+        (["run", "nope.py"], 2, "There is no file nope.py."),
         (["run"], 2, "No file was named"),
         (["run", "--bad", "x.py"], 2, "No such option: --bad"),
         (["run", "--mount"], 2, "requires an argument"),
@@ -106,7 +107,7 @@ def test_people_read_errors_and_machines_get_envelopes(bench: Bench) -> None:
     bench.write("folder.py", f"{HEAD}@task(name='main', allowed_files=['./none'])\ndef main(): pass\n")
     for words, says in (
         (["exec", "x.py"], "error: x.py is no packed file (.wasm).\n'capsule run' runs a source file; "),
-        (["run", "folder.py"], "error: allowed_files: "),
+        (["run", "folder.py"], "error: folder.py, allowed_files of the task 'main': there is no "),
     ):
         bench.write("x.py", "")
         plain = bench.command(*words)
@@ -134,7 +135,9 @@ def test_a_packed_file_of_another_source_is_not_overwritten(bench: Bench) -> Non
     kept = (bench.folder / "hello.wasm").read_bytes()
     refused = bench.command("build", "hello.ts", "--export")
     assert refused.code == 2
-    assert "hello.wasm was packed from hello.py" in " ".join(refused.stderr.decode().split())
+    said = " ".join(refused.stderr.decode().split())
+    assert "hello.wasm was packed from hello.py" in said
+    assert "Export hello.ts into another folder (--output DIR)" in said
     assert bench.command("build", "hello.ts").code == 0
     assert (bench.folder / "hello.wasm").read_bytes() == kept
     (bench.folder / "hello.wasm").write_bytes(b"\0asm\1\0\0\0 somebody's own")
@@ -299,6 +302,17 @@ def test_run_from_a_program(bench: Bench) -> None:
     envelopes = asyncio.run(ask())
     assert [envelope["result"] for envelope in envelopes] == [[number, 2] for number in range(20)]
     assert heard == [(1, b"said\n")] * 20
+    for wrong, says in (
+        ({"args": "Ada"}, "args must be a list, and not 'Ada'"),
+        ({"args": {"name": "Ada"}}, "args must be a list"),
+        ({"mounts": "x"}, "mounts must be a list, and not 'x'"),
+        ({"mounts": [1]}, "mounts must be a list of texts"),
+        ({"packages": b"x"}, "packages must be a list"),
+        ({"kwargs": ["name"]}, "kwargs must be a mapping"),
+    ):
+        for worker in (False, True):
+            with pytest.raises(UsageError, match=says):
+                asyncio.run(capsule.run(file="hello.py", cwd=str(bench.folder), worker=worker, **wrong))
     missing = asyncio.run(capsule.run(file="nope.py", cwd=str(bench.folder)))
     assert missing["error"]["error_type"] == "config_error"
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from capsule_build.sandbox.javascript import machine
+
 from .javascript import HEAD, script
 from .tasks import Bench, error_of, last_line
 
@@ -86,10 +88,9 @@ def test_too_much_memory_is_told_as_that(bench: Bench) -> None:
 
 
 def test_ram_that_no_task_can_start_in_says_how_much_is_needed(bench: Bench) -> None:
-    kind, message = error_of(script(bench, "return 1", options="ram: '4MB'"))
-    assert kind == "config_error"
-    assert "8388608" in message
-    assert script(bench, "return 1", options="ram: '8MB'")["result"] == 1
+    bench.write("small.ts", f'{HEAD}\nexport const main = task({{ name: "main", ram: "4MB" }}, () => 1);\n')
+    assert bench.refused("small.ts") == "small.ts, line 3: ram='4MB': a JavaScript task needs at least 6 MB."
+    assert script(bench, "return 1", options=f"ram: {machine.START_BYTES}")["result"] == 1
 
 
 def test_an_error_that_is_printed_names_its_place(bench: Bench) -> None:
@@ -218,6 +219,14 @@ def test_failures_say_what_they_are(bench: Bench, body: str, kind: str, says: st
             'bad.ts, line 1: Could not resolve "./nope.js"',
         ),
         ('import x from "nope";\nexport const main = () => x;', 'Could not resolve "nope"'),
+        (
+            'import x from "nope/a";\nimport "@no/pe/b";\nimport "@no/pe";\nexport const main = () => x;',
+            "Install packages beside the file: npm install @no/pe nope$",
+        ),
+        (
+            'import x from "./no.json";\nexport const main = () => x;',
+            'Could not resolve "./no.json" Files that aren\'t code are read at run time, from allowedFiles.$',
+        ),
         ("export const main = () => 1;\nawait 5;", "Await within the task's function"),
         ("(" * 3000 + "1" + ")" * 3000, "bad.ts"),
     ],

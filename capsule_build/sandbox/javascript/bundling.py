@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +30,10 @@ _PACKAGES: Final = "node_modules"
 _SECONDS: Final = 30
 _TARGET: Final = "es2023"
 """What QuickJS has in full; newer syntax is rewritten."""
+
+_IN_PACKAGE: Final = r"@?[a-z0-9][^:#]*$"
+_UNRESOLVED: Final = 'Could not resolve "'
+_DATA: Final = "Files that aren't code are read at run time, from allowedFiles."
 
 # Node's own modules are the guest's: it has some, and says of the others that they aren't there.
 _BUILTINS: Final = (
@@ -197,9 +202,13 @@ def is_allowed(path: str, folder: str) -> bool:
 def _refusal(name: str, imported: str) -> str:
     return (
         f"{name} imports {imported}, which it can't: a task imports modules of code from its file's own "
-        "folder, and packages from a node_modules there or above. Other files are read at run time, from "
-        "allowedFiles."
+        f"folder, and packages from a node_modules there or above. {_DATA}"
     )
+
+
+def _package(module: str) -> str:
+    """Return the name of the package that a module is of: with its scope, and without what lies in it."""
+    return "/".join(module.split("/")[: 2 if module.startswith("@") else 1])
 
 
 def _why(error: CommandError, folder: str, name: str) -> str:
@@ -221,6 +230,12 @@ def _why(error: CommandError, folder: str, name: str) -> str:
         if path is not None and not is_allowed(path, folder):
             return _refusal(name, file)
         said.append(f"{file}, line {rest.partition(':')[0]}: {text}" if file else text)
+    missing = [text.partition(_UNRESOLVED)[2].partition('"')[0] for text in said if _UNRESOLVED in text]
+    packages = sorted({_package(module) for module in missing if re.match(_IN_PACKAGE, module)})
+    if packages:
+        said.append(f"Install packages beside the file: npm install {' '.join(packages)}")
+    if any(os.path.splitext(module)[1] not in ("", *CODE) for module in missing if module.startswith(".")):
+        said.append(_DATA)
     if any("Top-level await" in text for text in said):
         said.append("Await within the task's function.")
     return " ".join(said) or f"{name} can't be read: esbuild ended with status {error.result.code}."
