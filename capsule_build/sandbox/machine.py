@@ -38,8 +38,7 @@ class Kind(Record):
 
     Attributes:
         key: Returns the name that the compiled guest has in the store: it tells all that the code depends on.
-        make: Returns the guest's WebAssembly.
-        about: What is made, and how long that takes, for whoever waits for it.
+        make: Returns the guest's WebAssembly; it is given what hears of what takes its time.
         language: Its language's name.
         smallest: Bytes of memory that the guest begins with.
         stack: Bytes of native stack for WebAssembly.
@@ -48,8 +47,7 @@ class Kind(Record):
     """
 
     key: Callable[[], str]
-    make: Callable[[], bytes]
-    about: str
+    make: Callable[[Callable[[str], None]], bytes]
     language: str
     smallest: int
     stack: int
@@ -151,7 +149,7 @@ class Machine:
         for _ in range(2):
             handle = store.open(key)
             if handle is None:
-                prepare(store, key, self._kind.make, self._compile, say, about=self._kind.about)
+                prepare(store, key, self._kind.make, self._compile, say, language=self._kind.language)
                 continue
             component = ctypes.c_void_p()
             try:
@@ -182,17 +180,16 @@ def guest_key() -> str:
     return f"guest-{guest.digest()[:24]}-{FORMAT}-{os.uname().machine}"
 
 
-def _ready_guest() -> bytes:
+def _ready_guest(say: Callable[[str], None]) -> bytes:
     # Not needed to run a task.
     from .making import ready_guest
 
-    return ready_guest()
+    return ready_guest(say)
 
 
 PYTHON: Final = Kind(
     guest_key,
     _ready_guest,
-    "the guest's Python (about 20 s)",
     "Python",
     START_BYTES,
     STACK_BYTES,

@@ -11,10 +11,14 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import CapsuleError
 from ..runtime.process import run
 from . import guest, prebuilt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _COMPONENTIZE = (
     "import sys; sys.path.append(sys.argv.pop(1)); from componentize_py import script; sys.exit(script())"
@@ -29,14 +33,14 @@ def recorded_digest() -> str:
     return guest.recorded(guest.sources())
 
 
-def ready_guest() -> bytes:
-    """Return the guest that came with the package, else one that is made now (10 s and more).
+def ready_guest(say: Callable[[str], None]) -> bytes:
+    """Return the guest that came with the package, else one that is made now.
 
     Raises:
         CapsuleError: The one that came isn't the recorded one; or componentize-py isn't installed in the
             version that is pinned, or failed.
     """
-    return prebuilt.ready(guest.sources(), make_guest)
+    return prebuilt.ready(guest.sources(), make_guest, say, language="Python")
 
 
 def make_guest(*, need_compiler: bool = False) -> bytes:

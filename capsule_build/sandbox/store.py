@@ -25,6 +25,8 @@ CACHE_VARIABLE: Final = "CAPSULE_CACHE_DIR"
 FORMAT: Final = 1
 """Changed when `machine` configures Wasmtime in another way."""
 
+PREPARING: Final = "Preparing the sandbox, once on this machine: {} ..."
+"""What is said before each step that takes its time. How long: docs/tasks.md."""
 
 MAX_COMPILED: Final = 3
 """Compiled guests that stay, of each kind."""
@@ -288,21 +290,21 @@ def require_private(status: os.stat_result, path: str) -> None:
 def prepare(
     store: Store,
     key: str,
-    make: Callable[[], bytes],
+    make: Callable[[Callable[[str], None]], bytes],
     compile_guest: Callable[[bytes], bytes],
     say: Callable[[str], None],
     *,
-    about: str,
+    language: str,
 ) -> None:
     """Make and compile the guest, if no other process has done so meanwhile.
 
     Args:
         store: Where it is kept.
         key: Its name there.
-        make: Returns the guest's WebAssembly.
+        make: Returns the guest's WebAssembly; it is given `say`.
         compile_guest: Turns that into machine code.
         say: Hears what takes its time.
-        about: What is made, and how long that takes.
+        language: The language whose guest it is.
     """
     import hashlib
 
@@ -312,10 +314,9 @@ def prepare(
         if handle is not None:
             os.close(handle)
             return
-        say(f"Preparing the sandbox, once on this machine: {about} ...")
-        wasm = make()
-        say("Preparing the sandbox, once on this machine: machine code ...")
+        wasm = make(say)
+        say(PREPARING.format(f"compiling {language}'s guest"))
         store.put(key, compile_guest(wasm), made_from=hashlib.sha256(wasm).hexdigest())
-        say(f"The sandbox is ready (Wasmtime {abi.VERSION}).")
+        say(f"The sandbox for {language} is ready (Wasmtime {abi.VERSION}).")
     finally:
         os.close(lock)

@@ -13,7 +13,7 @@ import pytest
 
 from capsule_build.runtime.errors import CapsuleError
 from capsule_build.runtime.process import CommandError, run
-from capsule_build.sandbox import guest, making, wasmtime_abi
+from capsule_build.sandbox import guest, making, prebuilt, wasmtime_abi
 
 
 @pytest.fixture
@@ -39,11 +39,17 @@ def test_every_source_counts_for_the_digest(sources: Path) -> None:
 
 
 def test_a_guest_that_is_ready_is_taken_only_if_it_is_the_recorded_one(sources: Path) -> None:
+    said: list[str] = []
     (sources / "guest.wasm").write_bytes(b"ready")
     with pytest.raises(CapsuleError, match="isn't the guest that its digest names"):
-        making.ready_guest()
+        making.ready_guest(said.append)
     (sources / "guest.sha256").write_text(f"{hashlib.sha256(b'ready').hexdigest()}  guest.wasm\n")
-    assert making.ready_guest() == b"ready"
+    assert making.ready_guest(said.append) == b"ready"
+    assert said == []
+    (sources / "guest.wasm").unlink()
+    for language in ("Python", "JavaScript"):
+        assert prebuilt.ready(str(sources), lambda: b"made", said.append, language=language) == b"made"
+        assert said.pop() == f"Preparing the sandbox, once on this machine: making {language}'s guest ..."
 
 
 def test_without_a_compiler_a_wheel_gets_no_guest(monkeypatch: pytest.MonkeyPatch) -> None:

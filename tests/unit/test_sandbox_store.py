@@ -5,11 +5,16 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from capsule_build.sandbox.memory import LinearMemories, Region, regions
 from capsule_build.sandbox.store import MAX_COMPILED, Store, StoreError, default_root, prepare
+from capsule_build.sandbox.wasmtime_abi import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CODE = b"machine code" * 1000
 
@@ -112,15 +117,20 @@ def test_it_is_made_once_and_told(tmp_path: Path) -> None:
     made: list[bytes] = []
     said: list[str] = []
 
-    def make() -> bytes:
+    def make(say: Callable[[str], None]) -> bytes:
+        say("It is made.")
         made.append(b"wasm")
         return b"wasm"
 
     for _ in range(2):
-        prepare(store, "key", make, lambda wasm: wasm + CODE, said.append, about="it")
+        prepare(store, "key", make, lambda wasm: wasm + CODE, said.append, language="Python")
     assert content(store) == b"wasm" + CODE
     assert len(made) == 1
-    assert len(said) == 3
+    assert said == [
+        "It is made.",
+        "Preparing the sandbox, once on this machine: compiling Python's guest ...",
+        f"The sandbox for Python is ready (Wasmtime {VERSION}).",
+    ]
 
 
 def test_the_folder_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:

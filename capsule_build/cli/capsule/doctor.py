@@ -37,7 +37,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Say what works on this machine. The first time this prepares the sandbox (about 25 s)."""
+    """Say what works on this machine. The first time this prepares the sandbox, and says each step of it."""
     checks = health.examine(lock_path(lock), open_store(data_dir))
     checks += examine(lambda text: err().print(text, markup=False))
     if guests is not None:

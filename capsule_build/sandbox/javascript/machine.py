@@ -18,16 +18,14 @@ START_BYTES: Final = 96 << 16
 """Of memory, that the guest begins with: a task can't have less."""
 
 
-def _ready_guest() -> bytes:
+def _ready_guest(say: Callable[[str], None]) -> bytes:
     # Not needed to run a task.
     from .making import ready_guest
 
-    return ready_guest()
+    return ready_guest(say)
 
 
-JAVASCRIPT: Final = Kind(
-    guest_key, _ready_guest, "JavaScript's guest", "JavaScript", START_BYTES, STACK_BYTES, waits=True
-)
+JAVASCRIPT: Final = Kind(guest_key, _ready_guest, "JavaScript", START_BYTES, STACK_BYTES, waits=True)
 
 
 def make_machine(answer: Callable[[int, bytes], bytes], say: Callable[[str], None]) -> Machine:

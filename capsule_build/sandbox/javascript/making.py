@@ -24,7 +24,7 @@ from ..making import steady_environment
 from . import guest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...pins import Pin
 
@@ -62,13 +62,13 @@ def recorded_digest() -> str:
     return recorded(guest.sources())
 
 
-def ready_guest() -> bytes:
+def ready_guest(say: Callable[[str], None]) -> bytes:
     """Return the guest that came with the package, else one that is made now.
 
     Raises:
         CapsuleError: The one that came isn't the recorded one; or it can't be made.
     """
-    return prebuilt.ready(guest.sources(), make_guest)
+    return prebuilt.ready(guest.sources(), make_guest, say, language="JavaScript")
 
 
 def make_guest(*, need_compiler: bool = False) -> bytes:

@@ -6,7 +6,7 @@ import os
 import stat
 
 from .. import jsontext
-from ..store import Store, StoreError, identity, require_private
+from ..store import PREPARING, Store, StoreError, identity, require_private
 from .guest import PINS, sources
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def bundler(store: Store, say: Callable[[str], None]) -> str:
             if _is_genuine(store, key, path):
                 # Another process was faster.
                 return path
-            say("Preparing the sandbox, once on this machine: the bundler of JavaScript ...")
+            say(PREPARING.format("fetching the bundler of JavaScript"))
             data = fetch_bundler()
             from pathlib import Path
 
