@@ -38,6 +38,22 @@ def test_a_folder_to_read_is_read_and_nothing_else(bench: Bench) -> None:
     assert sorted(path.name for path in (bench.folder / "data").iterdir()) == ["a.txt", "out"]
 
 
+def test_what_is_not_granted_is_not_there(bench: Bench) -> None:
+    (bench.folder / "data").mkdir()
+    body = """
+import os
+def kind(call, *words):
+    try:
+        return call(*words)
+    except OSError as error:
+        return type(error).__name__
+return [os.getcwd(), os.path.exists('/'), kind(os.listdir, '/'), kind(open, '/etc/passwd'), kind(open, 'x', 'w')]
+"""
+    missing = "FileNotFoundError"
+    for options in ("", "allowed_files=['./data']"):
+        assert bench.task(body, options=options)["result"] == ["/", False, missing, missing, missing]
+
+
 def test_a_folder_to_write_is_written(bench: Bench) -> None:
     (bench.folder / "a" / "b").mkdir(parents=True)
     body = """
