@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .ending import run_in_time
 from .process import CommandError, OutputError, ProgramMissingError, quote
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _run(
     begun = time.monotonic()
     grace = _GRACE_SECONDS if before else 0.0
     try:
-        result = environment.run([*before, *argv], env=env, timeout=timeout + grace)
+        result = run_in_time(environment, [*before, *argv], env=env, timeout=timeout + grace)
     except ProgramMissingError as error:
         return Outcome(shown, _NOT_FOUND, error.message)
     except OutputError as error:

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .ending import run_in_time
 from .process import CommandError, OutputError, ProgramMissingError, quote
 from .scripts import LOOK
 from .target import SHELL
@@ -149,7 +150,7 @@ def failure_of(
     """
     line = quote(candidate.check)
     try:
-        result = environment.run(candidate.check, env=env, timeout=harness.check_timeout)
+        result = run_in_time(environment, candidate.check, env=env, timeout=harness.check_timeout)
     except ProgramMissingError:
         return f"'{candidate.check[0]}' isn't there, or the loader or interpreter that it names isn't"
     except OutputError as error:
