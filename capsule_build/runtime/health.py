@@ -88,7 +88,7 @@ def _store(store: Store) -> Check:
     folder = store.folder
     # By os.path: pathlib's exists() raises an error where a folder above can't be searched.
     nearest = next(place for place in (folder, *folder.parents) if os.path.exists(place))  # noqa: PTH110
-    if not os.access(nearest, os.W_OK):
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         advice = "Take another one with --data-dir; what is there already can be used."
         return Check("store", "warn", f"{folder} can't be written to.", advice)
     return Check("store", "ok", f"{folder} has or can take bundles.")

@@ -322,6 +322,8 @@ def test_doctor_looks_at_what_capsules_need(
     found = {check.name: check for check in examine(tmp_path / "none", Store(tmp_path / "new/data"))}
     assert (found["docker"].status, "Docker 20.10.24" in found["docker"].found) == ("ok", True)
     assert (found["registry lock"].status, found["store"].status) == ("fail", "ok")
+    (store,) = (check for check in examine(world.lock, Store(world.lock / "data")) if check.name == "store")
+    assert (store.status, "can't be written to" in store.found) == ("warn", True)
 
 
 def test_doctor_says_of_each_bundle_whether_it_can_be_had(world: World) -> None:
