@@ -221,11 +221,11 @@ def test_failures_say_what_they_are(bench: Bench, body: str, kind: str, says: st
         ('import x from "nope";\nexport const main = () => x;', 'Could not resolve "nope"'),
         (
             'import x from "nope/a";\nimport "@no/pe/b";\nimport "@no/pe";\nexport const main = () => x;',
-            "Install packages beside the file: npm install @no/pe nope$",
+            r"\. Install packages beside the file: npm install @no/pe nope$",
         ),
         (
             'import x from "./no.json";\nexport const main = () => x;',
-            'Could not resolve "./no.json" Files that aren\'t code are read at run time, from allowedFiles.$',
+            'Could not resolve "./no.json". Files that aren\'t code are read at run time, from allowedFiles.$',
         ),
         ("export const main = () => 1;\nawait 5;", "Await within the task's function"),
         ("(" * 3000 + "1" + ")" * 3000, "bad.ts"),

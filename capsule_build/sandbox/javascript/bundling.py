@@ -229,7 +229,8 @@ def _why(error: CommandError, folder: str, name: str) -> str:
         path = os.path.realpath(os.path.join(folder, file)) if file else None
         if path is not None and not is_allowed(path, folder):
             return _refusal(name, file)
-        said.append(f"{file}, line {rest.partition(':')[0]}: {text}" if file else text)
+        sentence = f"{text.removesuffix('.')}."
+        said.append(f"{file}, line {rest.partition(':')[0]}: {sentence}" if file else sentence)
     missing = [text.partition(_UNRESOLVED)[2].partition('"')[0] for text in said if _UNRESOLVED in text]
     packages = sorted({_package(module) for module in missing if re.match(_IN_PACKAGE, module)})
     if packages:
