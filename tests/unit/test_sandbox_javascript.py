@@ -57,7 +57,7 @@ def test_a_message_of_the_bundler_is_passed_on_without_lines_of_files(tmp_path: 
     said = (
         '✘ [ERROR] Expected ";" but found "x"\n\n    file.ts:3:4:\n      3 │ let secret x\n        ╵   ^\n\n'
     )
-    assert why(said, tmp_path) == 'file.ts, line 3: Expected ";" but found "x"'
+    assert why(said, tmp_path) == 'file.ts, line 3: Expected ";" but found "x".'
     outside = why(said.replace("file.ts:3", "../other.ts:3"), tmp_path)
     assert outside.startswith("file.ts imports ../other.ts, which it can't")
     assert "secret" not in outside
