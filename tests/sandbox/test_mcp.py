@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,5 +254,6 @@ def test_without_the_package_it_says_how_to_get_it() -> None:
     result = run([sys.executable, "-c", program], check=False)
     assert result.code == 2
     words = shlex.split(result.error_text.splitlines()[-1])
-    assert words[:-1] == [sys.executable, "-m", "pip", "install"]
+    assert Path(words[0]).samefile(sys.executable)
+    assert words[1:-1] == ["-m", "pip", "install"]
     assert words[-1].startswith("mcp<")
