@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from ..release.policy import Policy
 
 Identity = Annotated[
     str | None,
@@ -40,23 +37,6 @@ Builder = Annotated[
         "else a local one.",
     ),
 ]
-
-
-def policy_of(
-    identity: str | None,
-    issuer: str | None,
-    public_key: Path | None,
-    trust_root: Path | None,
-    builder: str | None,
-) -> Policy:
-    """Return what the options ask for.
-
-    Raises:
-        UsageError: They don't go together, or would let anybody sign.
-    """
-    from ..release.policy import make_policy
-
-    return make_policy(identity, issuer, public_key, trust_root, builder)
 
 
 def words_of(

@@ -11,7 +11,7 @@ from ..runtime.errors import CapsuleError
 from . import options, packed, panels
 from .choice import Bundles, Dist, choose_bundles
 from .output import out, print_error, print_facts, print_json
-from .verifiers import Builder, Identity, Issuer, PublicKey, TrustRoot, policy_of
+from .verifiers import Builder, Identity, Issuer, PublicKey, TrustRoot  # noqa: TC001 (Typer reads them)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,9 +38,10 @@ def verify(
     as_json: bool = options.JSON,
 ) -> None:
     """Verify bundles: signatures, provenance, SBOM, and the bundle's contract. Needs no network."""
+    from ..release.policy import make_policy
     from ..release.verification import verify_release
 
-    policy = policy_of(identity, issuer, public_key, trust_root, builder)
+    policy = make_policy(identity, issuer, public_key, trust_root, builder)
     chosen = choose_bundles(bundles, dist)
     verified: list[Verified | VerifiedTask] = []
     failed: dict[Path, CapsuleError] = {}
