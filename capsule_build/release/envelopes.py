@@ -6,14 +6,13 @@ written and read here.
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 from sigstore_models.bundle.v1 import Bundle
 
 from ..runtime.errors import SignatureError
+from ..runtime.regular import read_regular
 from ..runtime.strict_json import JsonError, loads_object
 
 if TYPE_CHECKING:
@@ -37,19 +36,11 @@ def read_beside(path: Path, what: str) -> bytes:
     """
     hint = "It is a part of the release, and lies beside the bundle."
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_regular(path, limit=_MAX_BYTES)
     except FileNotFoundError:
         raise SignatureError(f"{what} isn't there.", hint=hint) from None
     except OSError as error:
         raise SignatureError(f"{what} can't be read: {error.strerror}.", hint=hint) from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise SignatureError(f"{what} is not a file.", hint=hint)
-    with os.fdopen(handle, "rb") as stream:
-        data = stream.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise SignatureError(f"{what} has more than {_MAX_BYTES} bytes.")
-    return data
 
 
 def parse_envelope(data: bytes, name: str) -> Bundle:

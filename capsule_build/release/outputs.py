@@ -13,11 +13,12 @@ import tempfile
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from ..record import SUFFIX as RECORD_SUFFIX
 from ..resources import default_dist
 from ..runtime.errors import UsageError
+from ..runtime.regular import open_at_once
 from ..runtime.store import SIGNATURE_SUFFIX
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def remove_stale(folder: Path) -> None:
     """Remove the unnamed files of bundles that killed processes left in a folder."""
     suffixes = (BUNDLE_SUFFIX, TASK_SUFFIX)
     for path in [path for suffix in suffixes for path in folder.glob(f".*{suffix}*{PART_SUFFIX}")]:
-        with contextlib.suppress(OSError), _opened(path) as stream:
+        with contextlib.suppress(OSError), open_at_once(path) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
 
@@ -233,7 +234,7 @@ def _undone_on_error(paths: Iterable[Path]) -> Iterator[None]:
 @contextlib.contextmanager
 def _second_name(path: Path) -> Iterator[Path]:
     """Give a file a second, temporary name for the time of a block, so that it can come back."""
-    with _opened(path) as stream:
+    with open_at_once(path) as stream:
         # As in `unnamed`.
         fcntl.flock(stream, fcntl.LOCK_SH)
         name = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PART_SUFFIX}")
@@ -242,11 +243,6 @@ def _second_name(path: Path) -> Iterator[Path]:
             yield name
         finally:
             name.unlink(missing_ok=True)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """Open what is in a folder of outputs, to hold it. A FIFO there would wait for somebody who writes."""
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def _link(path: Path, name: Path) -> None:

@@ -8,8 +8,6 @@ here they meet, and what the manifest promises is held against what is there.
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from dataclasses import dataclass
 from io import BytesIO
 from typing import IO, TYPE_CHECKING, Final, Protocol
@@ -18,6 +16,7 @@ from .errors import UsageError
 from .gzipstream import GzipReader
 from .limits import MAX_MANIFEST_BYTES, MAX_SBOM_BYTES, MAX_UNPACKED_BYTES
 from .manifest import FILE_NAME, Manifest, ManifestError
+from .regular import open_regular
 from .rules import BundleError, Rule
 from .strict_json import JsonError, loads_object
 from .tarheaders import BLOCK_BYTES, RECORD_BYTES, ZERO_BLOCK, Kind, Member, padding, read_header
@@ -237,13 +236,10 @@ def open_bundle(path: Path) -> Iterator[BundleReader]:
         BundleError: It breaks a rule.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        stream = open_regular(path)
     except OSError as error:
         raise UsageError(f"The bundle '{path}' can't be read: {error.strerror}.") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise UsageError(f"'{path}' is not a bundle: it is not a regular file.")
-    with os.fdopen(handle, "rb") as stream:
+    with stream:
         try:
             yield BundleReader(stream)
         except BundleError as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import stat
 
+from ..runtime.regular import read_regular
 from .options import ConfigError
 
 
@@ -15,23 +15,11 @@ def read_file(path: str, *, limit: int) -> bytes:
         ConfigError: It isn't there, can't be read, is no file, or is too large.
     """
     try:
-        # A FIFO would wait for somebody who writes, and a device may have no end.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_regular(path, limit=limit)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}.") from None
     except ValueError:
         raise ConfigError(f"{path!a} can't be the name of a file.") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ConfigError(f"{path} can't be read: it is not a file.")
-    try:
-        with open(handle, "rb") as stream:
-            data = stream.read(limit + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}.") from None
-    if len(data) > limit:
-        raise ConfigError(f"{path} has more than {limit} bytes.")
-    return data
 
 
 def read_if_there(path: str, *, limit: int) -> bytes | None:

@@ -301,7 +301,7 @@ def test_what_can_not_be_read_is_wrong_usage(read: object, tmp_path: Path) -> No
     assert callable(read)
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
-    for name, reason in (("missing", "No such file"), ("folder", "not a regular file"), ("fifo", "regular")):
+    for name, reason in (("missing", "No such file"), ("folder", "it is not a file"), ("fifo", "not a file")):
         with pytest.raises(UsageError, match=reason) as caught:
             read(tmp_path / name)
         assert caught.value.exit_code == 2
@@ -314,7 +314,7 @@ def test_an_unreadable_file_is_wrong_usage(bundle: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("capsule_build.runtime.reader.os.open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(UsageError, match="Permission denied"):
         check_bundle(bundle)
 
