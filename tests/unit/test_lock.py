@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import sys
-import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,38 +11,21 @@ from capsule_build.lock import check_lock, parse_base_url, revoke, update_lock
 from capsule_build.release.outputs import Outputs
 from capsule_build.resources import registry_lock
 from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureError, UsageError
-from capsule_build.runtime.platforms import Platform
-from capsule_build.runtime.process import run
 from capsule_build.runtime.registry import Registry, RevokedError, Variant, load_registry
+from tests.locks import BASE, GLIBC, MUSL, dist, lock, variant
 from tests.releases import TAG, lay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-GLIBC = Platform("x86_64", "glibc")
-MUSL = Platform("x86_64", "musl")
-BASE = "https://example.org/capsules"
+    from capsule_build.runtime.platforms import Platform
 
-
-@pytest.fixture
-def dist(tmp_path: Path) -> Path:
-    (tmp_path / "dist").mkdir()
-    return tmp_path / "dist"
-
-
-@pytest.fixture
-def lock(tmp_path: Path) -> Path:
-    return tmp_path / "registry.lock.json"
+__all__ = ["dist", "lock"]
 
 
 def emptied(dist: Path) -> None:
     for path in dist.iterdir():
         path.unlink()
-
-
-def variant(lock: Path, platform: Platform = MUSL) -> Variant:
-    return load_registry(lock).capsules[TAG].variants[platform]
 
 
 def test_a_lock_names_each_bundle(dist: Path, lock: Path) -> None:
@@ -301,253 +278,6 @@ def test_a_check_sees_other_bytes(dist: Path, lock: Path, before: bytes, after: 
     lock.write_bytes(lock.read_bytes().replace(before, after))
     with pytest.raises(CapsuleError, match=error):
         check_lock(lock, dist)
-
-
-def test_what_was_made_with_overrides_is_in_a_lock_for_tests_only(dist: Path, lock: Path) -> None:
-    _, digest = lay(dist, overrides=["node"])
-    with pytest.raises(CapsuleError, match=r"was made with overrides \(node\)"):
-        update_lock(lock, dist)
-    assert not lock.exists()
-    update_lock(lock, dist, allow_overrides=True)
-    assert variant(lock).sha256 == digest
-    with pytest.raises(CapsuleError, match="was made with overrides"):
-        check_lock(lock, dist)
-    assert check_lock(lock, dist, allow_overrides=True).changes == ()
-
-
-def test_the_projects_own_lock_is_none_for_tests(dist: Path, tmp_path: Path) -> None:
-    lay(dist, overrides=["node"])
-    before = registry_lock().read_bytes()
-    link = tmp_path / "link.json"
-    link.symlink_to(registry_lock())
-    for path in (registry_lock(), link):
-        with pytest.raises(UsageError, match="project's own registry lock"):
-            update_lock(path, dist, allow_overrides=True)
-    assert registry_lock().read_bytes() == before
-
-
-def test_a_bundle_under_another_name_than_its_tags_is_passed_over(dist: Path, lock: Path) -> None:
-    lay(dist, "glibc")
-    other = "node24-24.19.0-linux-x86_64-musl.tar.gz"
-    lay(dist, "musl", name=other)
-    update = update_lock(lock, dist)
-    assert [change.platform for change in update.changes] == [GLIBC]
-    assert [item.bundle.name for item in update.passed_over] == [other]
-    update_lock(lock, dist, allow_overrides=True)
-    assert variant(lock).filename == other
-
-
-@pytest.mark.parametrize(
-    ("libc", "version", "message"),
-    [("musl", "24.19.0", "are both node24-v1 for"), ("glibc", "24.20.0", "different versions")],
-)
-def test_bundles_that_exclude_each_other_are_refused(
-    dist: Path, lock: Path, libc: str, version: str, message: str
-) -> None:
-    lay(dist, "musl")
-    lay(dist, libc, version=version, name="other.tar.gz")
-    with pytest.raises(ContractError, match=message):
-        update_lock(lock, dist, allow_overrides=True)
-
-
-def test_a_bundle_that_was_renamed_is_refused(dist: Path, lock: Path) -> None:
-    path, _ = lay(dist, "musl")
-    other = Outputs(dist / path.name.replace("musl", "glibc"))
-    path.rename(other.bundle)
-    Outputs(path).provenance.rename(other.provenance)
-    with pytest.raises(SignatureError, match="in its provenance"):
-        update_lock(lock, dist)
-
-
-def test_a_bundle_that_is_not_its_provenances_is_refused(dist: Path, lock: Path) -> None:
-    path, _ = lay(dist)
-    provenance = Outputs(path).provenance.read_bytes()
-    lay(dist, note=b"other bytes")
-    Outputs(path).provenance.write_bytes(provenance)
-    with pytest.raises(SignatureError, match="is about another file"):
-        update_lock(lock, dist)
-    assert not lock.exists()
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("runtime", {"id": "node24", "version": "24.20.0"}),
-        ("install_root", "/tmp/agentcompass-capsules/x-1-linux-x86_64-musl"),
-    ],
-)
-def test_a_provenance_that_says_something_else_than_the_manifest_is_refused(
-    dist: Path, lock: Path, part: str, value: object
-) -> None:
-    capsule = {
-        "runtime": {"id": "node24", "version": "24.19.0"},
-        "tag": TAG,
-        "platform": "linux-x86_64-musl",
-        "install_root": "/tmp/agentcompass-capsules/node24-24.19.0-linux-x86_64-musl",
-    }
-    lay(dist, capsule={**capsule, part: value})
-    with pytest.raises(ContractError, match="its provenance says"):
-        update_lock(lock, dist)
-
-
-def test_a_digest_file_that_says_something_else_is_refused(dist: Path, lock: Path) -> None:
-    path, digest = lay(dist)
-    Outputs(path).digest.write_text(f"{digest}  other.tar.gz\n")
-    with pytest.raises(ContractError, match=r"\.sha256 doesn't say what"):
-        update_lock(lock, dist)
-
-
-def test_a_bundle_that_breaks_the_contract_is_refused(dist: Path, lock: Path) -> None:
-    path, _ = lay(dist)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ContractError):
-        update_lock(lock, dist)
-    assert not lock.exists()
-
-
-def test_a_bundle_without_provenance_is_refused(dist: Path, lock: Path) -> None:
-    path, _ = lay(dist)
-    Outputs(path).provenance.unlink()
-    with pytest.raises(ContractError, match="has no provenance"):
-        update_lock(lock, dist)
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"_type": "https://in-toto.io/Statement/v1"}'])
-def test_what_is_no_provenance_is_refused(dist: Path, lock: Path, data: bytes) -> None:
-    path, _ = lay(dist)
-    Outputs(path).provenance.write_bytes(data)
-    with pytest.raises(ContractError, match=r"\.provenance\.json"):
-        update_lock(lock, dist)
-
-
-def test_a_folder_without_bundles_is_refused(tmp_path: Path, dist: Path, lock: Path) -> None:
-    (dist / ".half.tar.gz").write_bytes(b"hidden")
-    with pytest.raises(UsageError, match="holds no bundle"):
-        update_lock(lock, dist)
-    with pytest.raises(UsageError, match="isn't there"):
-        update_lock(lock, tmp_path / "missing")
-
-
-def test_a_lock_in_a_folder_that_is_not_there_is_an_error_of_usage(tmp_path: Path, dist: Path) -> None:
-    lay(dist)
-    with pytest.raises(UsageError, match="missing"):
-        update_lock(tmp_path / "missing" / "registry.lock.json", dist)
-
-
-def test_a_damaged_lock_is_never_overwritten(dist: Path, lock: Path) -> None:
-    lay(dist)
-    lock.write_text("{")
-    with pytest.raises(ContractError):
-        update_lock(lock, dist)
-    with pytest.raises(ContractError):
-        revoke(lock, TAG, MUSL, "a flaw")
-    assert lock.read_text() == "{"
-
-
-def test_a_link_to_a_lock_stays_one(tmp_path: Path, dist: Path, lock: Path) -> None:
-    lay(dist)
-    link = tmp_path / "link.json"
-    link.symlink_to(lock)
-    update_lock(link, dist)
-    assert link.is_symlink()
-    assert variant(lock).sha256 == variant(link).sha256
-
-
-def test_a_link_that_leads_back_to_itself_is_no_lock(tmp_path: Path, dist: Path) -> None:
-    lay(dist)
-    link = tmp_path / "link.json"
-    link.symlink_to(link.name)
-    with pytest.raises(UsageError, match="leads back to itself"):
-        update_lock(link, dist)
-
-
-def test_what_writers_wait_for_is_never_written_and_may_be_anothers(
-    tmp_path: Path, dist: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lay(dist)
-    waited = lock.with_name(f".{lock.name}.lock")
-    waited.write_bytes(b"somebody's")
-    opened = os.open
-
-    def as_another_user(path: Path, flags: int, mode: int = 0o777) -> int:
-        if path == waited and flags & os.O_ACCMODE != os.O_RDONLY:
-            raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, flags, mode)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", as_another_user)
-        update_lock(lock, dist)
-    assert lock.is_file()
-    assert waited.read_bytes() == b"somebody's"
-    waited.unlink()
-    waited.symlink_to(tmp_path / "planted")
-    with pytest.raises(OSError, match="symbolic links"):
-        update_lock(lock, dist)
-    assert not (tmp_path / "planted").exists()
-
-
-@contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
-    with path.with_name(f".{path.name}.lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-def test_a_writer_waits_for_another_one(dist: Path, lock: Path) -> None:
-    lay(dist)
-    thread = threading.Thread(target=update_lock, args=(lock, dist))
-    with held(lock):
-        thread.start()
-        thread.join(0.2)
-        assert thread.is_alive()
-        assert not lock.exists()
-    thread.join(10)
-    assert lock.exists()
-
-
-WRITER = """
-import fcntl, sys
-from pathlib import Path
-from capsule_build.lock import revoke, update_lock
-from capsule_build.runtime.platforms import Platform
-lock, dist, gate = map(Path, sys.argv[1:4])
-tag = dist.name
-(gate.parent / f"ready-{tag}").touch()
-with gate.open() as stream:
-    fcntl.flock(stream, fcntl.LOCK_SH)
-update_lock(lock, dist)
-revoke(lock, tag, Platform("x86_64", "musl"), f"by {tag}")
-"""
-
-
-def test_ten_writers_at_once_lose_nothing(tmp_path: Path, lock: Path) -> None:
-    tags = [f"tool{number}-v1" for number in range(10)]
-    digests = {}
-    for tag in tags:
-        (tmp_path / tag).mkdir()
-        digests[tag] = lay(tmp_path / tag, tag=tag, note=tag.encode())[1]
-    gate = tmp_path / "gate"
-    codes = []
-    with gate.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-
-        def write(tag: str) -> None:
-            argv = [sys.executable, "-c", WRITER, *map(str, (lock, tmp_path / tag, gate))]
-            codes.append(run(argv, check=False, timeout=60).code)
-
-        threads = [threading.Thread(target=write, args=(tag,)) for tag in tags]
-        for thread in threads:
-            thread.start()
-        deadline = time.monotonic() + 50
-        while len(list(tmp_path.glob("ready-*"))) < 10 and time.monotonic() < deadline:
-            time.sleep(0.02)
-    for thread in threads:
-        thread.join()
-    assert codes == [0] * 10
-    registry = load_registry(lock)
-    found = {tag: registry.capsules[tag].variants[MUSL] for tag in tags}
-    assert {tag: entry.sha256 for tag, entry in found.items()} == digests
-    assert {tag: entry.revoked for tag, entry in found.items()} == {tag: f"by {tag}" for tag in tags}
 
 
 def test_the_projects_own_lock_is_in_its_one_spelling() -> None:

@@ -18,6 +18,7 @@ from capsule_build.runtime.errors import CapsuleError, ContractError, SignatureE
 from capsule_build.runtime.platforms import Platform
 from capsule_build.runtime.registry import Registry, RegistryError, RevokedError, Task, load_registry
 from capsule_build.sandbox.guests import guest_of
+from tests.locks import dist, lock
 from tests.releases import TAG, lay
 from tests.task_bundles import collected, lay_task
 from tests.unit.test_registry import lock as capsules_lock
@@ -25,19 +26,10 @@ from tests.unit.test_registry import lock as capsules_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["dist", "lock"]
+
 BASE = "https://example.org/tasks"
 SCHEMA = Path(capsule_build.runtime.__file__).with_name("registry.schema.json")
-
-
-@pytest.fixture
-def dist(tmp_path: Path) -> Path:
-    (tmp_path / "dist").mkdir()
-    return tmp_path / "dist"
-
-
-@pytest.fixture
-def lock(tmp_path: Path) -> Path:
-    return tmp_path / "registry.lock.json"
 
 
 def document() -> dict[str, Any]:
