@@ -10,10 +10,12 @@ import resource
 import signal
 import socket
 import ssl
+import tempfile
 import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -23,11 +25,11 @@ from capsule_build.runtime.download import Downloader
 from capsule_build.runtime.platforms import Platform
 from capsule_build.runtime.registry import Capsule, Variant
 from tests.integration.certificates import write_authority
+from tests.nobody import as_nobody
 from tests.servers import Site, body, in_turn, redirect, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 DATA = b"".join(hashlib.sha256(bytes([number])).digest() for number in range(256)) * 40
 NAME = "node24-v1-linux-x86_64-musl.tar.gz"
@@ -102,42 +104,22 @@ def test_a_bundle_that_is_there_is_hashed_and_no_server_is_asked(store: Store, s
     assert site.asked == []
 
 
-def test_a_read_only_data_folder_with_a_good_bundle_serves(store: Store, site: Site) -> None:
-    store.folder.mkdir(parents=True)
-    (store.folder / NAME).write_bytes(DATA)
-    (store.folder / NAME).chmod(0o444)
-    store.folder.chmod(0o555)
-    store.folder.parent.chmod(0o555)
-    try:
-        assert as_nobody(lambda: store.get(resolved(f"{site.url}a")).name) == NAME
-    finally:
-        store.folder.parent.chmod(0o755)
-        store.folder.chmod(0o755)
-    assert site.asked == []
-
-
-def as_nobody(work: Callable[[], str]) -> str:
-    """Do something without root's right to write everywhere, if this is root."""
-    if os.geteuid() != 0:
-        return work()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
+def test_a_read_only_data_folder_with_a_good_bundle_serves(site: Site) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        # Not below pytest's own folder, which is its user's alone.
+        Path(made).chmod(0o755)
+        store = Store(Path(made, "data"))
+        store.folder.mkdir(parents=True)
+        (store.folder / NAME).write_bytes(DATA)
+        (store.folder / NAME).chmod(0o444)
+        store.folder.chmod(0o555)
+        store.folder.parent.chmod(0o555)
         try:
-            # Only these two rights are lost: the folders above stay within reach.
-            libc = __import__("ctypes").CDLL(None, use_errno=True)
-            for capability in (1, 2):
-                libc.prctl(24, capability, 0, 0, 0)
-            os.write(writing, work().encode())
-        except BaseException as error:
-            os.write(writing, repr(error).encode())
+            assert as_nobody(lambda: store.get(resolved(f"{site.url}a")).name) == NAME
         finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        said = stream.read().decode()
-    os.waitpid(child, 0)
-    return said
+            store.folder.parent.chmod(0o755)
+            store.folder.chmod(0o755)
+    assert site.asked == []
 
 
 def test_a_wrong_digest_is_an_error_and_the_file_is_left_alone(store: Store, site: Site) -> None:
