@@ -14,9 +14,9 @@ import pytest
 from capsule_build.runtime.process import run
 from tests import images
 from tests.crowd import PROCESSES
+from tests.downloads import cut_off, ranges, stalling
 from tests.servers import body, in_turn, redirect, serve
 from tests.targets import host_libc, make_tmp, megabyte, memory_folder, registry_of, remove_read_only, stored
-from tests.unit.test_runtime_store import cut_off, ranges, stalling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
