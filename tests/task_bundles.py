@@ -1,9 +1,13 @@
-"""Task bundles with all that lies beside them, made without a sandbox."""
+"""Task bundles with all that lies beside them, made without a sandbox.
+
+`local_builder` is a fixture for all tests of a module that imports it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from capsule_build.release.outputs import Outputs, publish
@@ -24,6 +28,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOURCE = "def main(): return 1\n"
+
+
+@pytest.fixture(autouse=True)
+def local_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a workflow the builder is that, and not the local one that a key is trusted with."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
 
 
 def collected(
