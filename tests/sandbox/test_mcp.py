@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
+import select
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from mcp import Client, StdioServerParameters
 
-from capsule_build.runtime.process import run
+from capsule_build.runtime.process import converse, run
+from capsule_build.sandbox.mcp.lines import MAX_LINE_BYTES
 from capsule_build.sandbox.mcp.server import MAX_FILE_BYTES
 
 from .tasks import CAPSULE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .tasks import Bench
 
 FILE_TOOLS = {"import_file", "export_file", "list_files", "delete_file"}
@@ -36,6 +42,47 @@ def server(bench: Bench, config: str = "") -> StdioServerParameters:
 async def call(client: Client, tool: str, **arguments: Any) -> tuple[bool, str]:
     result = await client.call_tool(tool, arguments)
     return bool(result.is_error), "".join(item.text for item in result.content if item.type == "text")
+
+
+class Wire:
+    """A server that is sent lines, whatever they are: the client sends none that are wrong."""
+
+    def __init__(self, folder: Path) -> None:
+        self.talk = converse([str(CAPSULE), "mcp"], cwd=str(folder))
+        self.output = io.BufferedReader(cast("io.RawIOBase", self.talk.output))
+        who = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        }
+        assert "result" in self.ask(message("initialize", 0, **who))
+        self.talk.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+
+    def ask(self, line: bytes) -> dict[str, Any]:
+        self.talk.send(line + b"\n")
+        assert select.select([self.output], [], [], 60)[0], "There is no answer."
+        answer: dict[str, Any] = json.loads(self.output.readline())
+        return answer
+
+    def close(self) -> None:
+        self.talk.process.kill()
+        self.talk.close()
+        self.output.close()
+
+
+@pytest.fixture
+def wire(bench: Bench) -> Iterator[Wire]:
+    wire = Wire(bench.folder)
+    yield wire
+    wire.close()
+
+
+def message(method: str, identity: object, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}).encode()
+
+
+def running(code: str, identity: object) -> bytes:
+    return message("tools/call", identity, name="execute_python", arguments={"code": code})
 
 
 def test_tools_calls_errors_and_limits(bench: Bench) -> None:
@@ -96,6 +143,61 @@ def test_text_that_is_no_unicode_ends_no_server(bench: Bench) -> None:
                 assert (failed, "\\ud800" in said) == (fails, True), said
 
     asyncio.run(use())
+
+
+def test_a_line_that_cant_be_read_is_answered_and_ends_nothing(wire: Wire) -> None:
+    nested = b"[" * 100_000 + b"]" * 100_000
+    for line, identity, code, says in (
+        (running("'\ud800'", 1), 1, -32700, "half of a character"),
+        (running("'\udc00'", "a"), "a", -32700, "must be JSON"),
+        (message("ping", 2, **{"\ud800": 1}), 2, -32700, "half of a character"),
+        (message("ping", "\ud800"), None, -32700, "half of a character"),
+        (running("'X'", 3).replace(b"X", b"\xff"), 3, -32700, "text in UTF-8, and byte"),
+        (b"\xff", None, -32700, "text in UTF-8, and byte 0 isn't"),
+        (message("ping", 4, x="X").replace(b'"X"', nested), 4, -32700, "recursion limit"),
+        (b'{"params": {"x": %b}, "jsonrpc": "2.0", "id": "b"}' % nested, "b", -32700, "recursion limit"),
+        (b"[" * 100_000, None, -32700, "recursion limit"),
+        (message("ping", 5, x="X").replace(b'"X"', b"9" * 5000), 5, -32700, "number out of range"),
+        (b"hello", None, -32700, "must be JSON: expected value"),
+        (b'{"jsonrpc": "2.0", "id": 6, "method": "ping"', 6, -32700, "must be JSON: EOF"),
+        (b'{"jsonrpc": "2.0", "id": 7}', 7, -32600, "one request, notification or response"),
+        (b'{"jsonrpc": "2.0", "id": 8, "result": 1}', None, -32600, "one request"),
+        (b'{"jsonrpc": "1.0", "id": 9, "method": "ping"}', 9, -32600, "one request"),
+        (b"[" + message("ping", 10) + b"]", None, -32600, "one request"),
+        (message("ping", None), None, -32600, "id must be a text or a whole number"),
+        (message("ping", 1.5), None, -32600, "id must be a text or a whole number"),
+        (message("ping", 11) + b"\r" + message("ping", 12), 11, -32700, "trailing characters"),
+        (message("ping", 13, x="x" * MAX_LINE_BYTES), 13, -32600, "may have 67108864 bytes"),
+        (b'{"x": "%b", "jsonrpc": "2.0", "id": 14}' % (b"x" * MAX_LINE_BYTES), 14, -32600, "67108864"),
+        (b"x" * (MAX_LINE_BYTES + 1), None, -32600, "may have 67108864 bytes"),
+    ):
+        answer = wire.ask(line)
+        assert set(answer) == {"jsonrpc", "id", "error"}, answer
+        assert (answer["id"], answer["error"]["code"]) == (identity, code), answer
+        assert says in answer["error"]["message"]
+    # A notification has no answer, whatever it is; nor has an answer to what nobody asked.
+    for line in (b'{"jsonrpc": "2.0", "method": "notifications/nope"}', b"", b" \r"):
+        wire.talk.send(line + b"\n")
+    wire.talk.send(b'{"jsonrpc": "2.0", "id": 99, "result": {}}\n')
+    answer = wire.ask(running("'é' + '\N{OCTOPUS}'", 20))
+    assert (answer["id"], answer["result"]["content"][0]["text"]) == (20, "'é\N{OCTOPUS}'")
+    # The last line may lack its end.
+    wire.talk.send(message("ping", 21))
+    wire.talk.input.close()
+    assert json.loads(wire.output.readline()) == {"jsonrpc": "2.0", "id": 21, "result": {}}
+    assert wire.output.read() == b""
+    assert wire.talk.process.wait(30) == 0
+
+
+def test_the_largest_file_fits_into_a_message_however_it_is_written(wire: Wire) -> None:
+    made = wire.ask(message("tools/call", 1, name="create_session", arguments={}))
+    words = {
+        "session_id": made["result"]["content"][0]["text"],
+        "name": "f",
+        "content": "\0" * MAX_FILE_BYTES,
+    }
+    answer = wire.ask(message("tools/call", 2, name="import_file", arguments=words))
+    assert answer["result"]["content"][0]["text"] == f"f has {MAX_FILE_BYTES} bytes."
 
 
 def test_javascript_has_the_same_tools_and_limits_of_its_own(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from ... import __version__
 from ...runtime.errors import CapsuleError, UsageError
 from ..languages import JAVASCRIPT, PYTHON
 from ..sessions.session import OPTIONS, Session, SessionError, run_policy
+from .lines import checked_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -231,6 +232,7 @@ def serve(config: Path | None) -> None:
     """
     sandbox = Sandbox({}, "") if config is None else Sandbox(_read_options(config), str(config))
     try:
-        make_server(sandbox).run("stdio")
+        with checked_streams():
+            make_server(sandbox).run("stdio")
     finally:
         sandbox.close()
