@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import io
-import json
 import locale
 import os
 import resource
 import shutil
-import socket
 import stat
 import tarfile
 import time
@@ -24,65 +21,17 @@ from hypothesis import strategies as st
 
 from capsule_build.pack import Packed, pack
 from capsule_build.runtime.archive import check_bundle, extract_bundle
-from capsule_build.runtime.errors import CapsuleError, ContractError
 from capsule_build.runtime.manifest import FILE_NAME
-from tests import bundles
 from tests.memory import peak_of
+from tests.packs import EPOCH, contract_tree, packed, tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EPOCH = 1_767_225_600
-SBOM = {
-    "bomFormat": "CycloneDX",
-    "specVersion": "1.6",
-    "version": 1,
-    "components": [
-        {
-            "type": "platform",
-            "name": "node",
-            "version": "24.19.0",
-            "licenses": [{"license": {"id": "MIT"}}],
-        },
-        {"type": "library", "name": "musl", "version": "1.2.5", "licenses": [{"expression": "MIT"}]},
-    ],
-}
+__all__ = ["tree"]
+
 GOLDEN = "3d99ec1fac07e079e4b9d3b4cda4a2932c0f9c74aaac1584ec691624308a289b"
 GOLDEN_TAR = "1220aba5e1d037ec324733abfd4434b510b8834b635f9144c68c31eb594c37bf"
-
-
-def contract_tree(folder: Path, *, zeros: int = 1 << 20) -> Path:
-    """A tree that keeps the contract, with the kinds of names and contents that a capsule has."""
-    for entry in bundles.small_bundle().members:
-        path = folder / entry.name.decode().rstrip("/")
-        if entry.type == b"5":
-            path.mkdir(parents=True, exist_ok=True)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(entry.content)
-            path.chmod(int(entry.mode.rstrip(b"\0"), 8))
-    # In place of the SBOM that other tests need: the bytes below are the packer's affair alone.
-    (folder / "share" / "sbom.cdx.json").write_text(json.dumps(SBOM))
-    (folder / "bin" / "again").symlink_to("node")
-    (folder / "empty").mkdir()
-    (folder / "share" / ("long-" * 30)).mkdir()
-    (folder / "share" / ("long-" * 30) / ("name-" * 30)).write_bytes(b"far down")
-    (folder / "share" / "früh").write_bytes("é".encode())
-    (folder / "share" / "zeros").write_bytes(bytes(zeros))
-    (folder / "share" / "block").write_bytes(b"x" * 512)
-    (folder / "share" / "nothing").write_bytes(b"")
-    return folder
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return contract_tree(tmp_path / "tree")
-
-
-def packed(tree: Path, **options: int) -> bytes:
-    out = io.BytesIO()
-    pack(tree, out, epoch=options.get("epoch", EPOCH))
-    return out.getvalue()
 
 
 def members(data: bytes) -> list[tarfile.TarInfo]:
@@ -269,123 +218,6 @@ def test_progress_counts_the_bytes_of_the_tree(tree: Path) -> None:
     pack(tree, io.BytesIO(), epoch=0, advanced=counted.append)
     files = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink()]
     assert sum(counted) == sum(path.stat().st_size for path in files)
-
-
-def test_a_tree_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match=FILE_NAME):
-        pack(tmp_path, io.BytesIO(), epoch=0)
-
-
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def unix_socket(path: Path) -> None:
-    # Its address is relative: a path below a test's folder can be too long for one.
-    here = Path.cwd()
-    os.chdir(path.parent)
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(path.name)
-    os.chdir(here)
-
-
-def device(path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a device")
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("this container can't make a device")
-
-
-@pytest.mark.parametrize("make", [fifo, unix_socket, device])
-def test_what_is_neither_file_folder_nor_link_is_refused(tree: Path, make: Callable[[Path], None]) -> None:
-    make(tree / "share" / "odd")
-    with pytest.raises(ContractError, match="'share/odd' is neither a file, a folder nor a symbolic link"):
-        packed(tree)
-
-
-def test_a_name_that_is_not_utf_8_is_refused(tree: Path) -> None:
-    Path(os.fsdecode(os.fsencode(tree) + b"/share/fr\xfch")).write_bytes(b"")
-    with pytest.raises(ContractError, match=r"b'share/fr\\xfch' is not UTF-8"):
-        packed(tree)
-
-
-def test_a_link_target_that_is_not_utf_8_is_refused(tree: Path) -> None:
-    (tree / "share" / "link").symlink_to(os.fsdecode(b"fr\xfch"))
-    with pytest.raises(ContractError, match=r"'share/link' is a link: its target b'fr\\xfch' is not UTF-8"):
-        packed(tree)
-
-
-class Full(io.BytesIO):
-    """A file on a disk that is full after some bytes."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room = room
-
-    def write(self, data: object) -> int:
-        assert isinstance(data, bytes)
-        self.room -= len(data)
-        if self.room < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().write(data)
-
-
-@pytest.mark.parametrize("room", [0, 10, 100_000])
-def test_a_full_disk_is_said_and_leaves_no_thread(tree: Path, room: int) -> None:
-    (tree / "share" / "noise").write_bytes(os.urandom(6_000_000))
-    with pytest.raises(CapsuleError, match="can't be packed: No space left on device") as raised:
-        pack(tree, Full(room), epoch=0)
-    assert raised.value.exit_code == 1
-    assert raised.value.hint is not None
-    assert "previous bundle" in raised.value.hint
-    assert deflaters() == []
-
-
-def test_an_interrupt_leaves_no_thread(tree: Path) -> None:
-    def interrupt(_bytes: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pack(tree, io.BytesIO(), epoch=0, advanced=interrupt)
-    assert deflaters() == []
-
-
-def deflaters() -> list[str]:
-    import threading
-
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("deflate")]
-
-
-def test_a_file_that_can_not_be_read_is_named(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Path.open
-
-    def refuse(path: Path, _mode: str) -> IO[bytes]:
-        if path.name == "node.txt":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, "rb")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(CapsuleError, match=r"Permission denied \(.*node\.txt\)"):
-        packed(tree)
-
-
-@pytest.mark.parametrize("difference", [-1000, 1000])
-def test_a_file_that_changes_while_it_is_read_is_refused(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, difference: int
-) -> None:
-    path = tree / "share" / "block"
-    opened = Path.open
-
-    def meanwhile(file: Path, _mode: str) -> IO[bytes]:
-        if file == path:
-            os.truncate(path, max(0, 512 + difference))
-        return opened(file, "rb")
-
-    monkeypatch.setattr(Path, "open", meanwhile)
-    with pytest.raises(CapsuleError, match=r"'share/block' changed while it was packed"):
-        packed(tree)
 
 
 class Drain(io.RawIOBase):
