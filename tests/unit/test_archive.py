@@ -1,4 +1,4 @@
-"""Bundles that keep the contract, what is made of them on disk, and what becomes of damaged ones."""
+"""Bundles that keep the contract, and files that can't be read as one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ import hashlib
 import io
 import json
 import os
-import stat
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from capsule_build.runtime import limits
 from capsule_build.runtime.archive import (
-    BundleInfo,
     BundleReader,
     Kind,
     Member,
@@ -26,49 +21,17 @@ from capsule_build.runtime.archive import (
     extract_bundle,
     read_members,
 )
-from capsule_build.runtime.errors import CapsuleError, ContractError, UsageError
-from capsule_build.runtime.rules import BundleError
-from capsule_build.runtime.tarheaders import encode, padding
+from capsule_build.runtime.errors import UsageError
+from capsule_build.runtime.tarheaders import encode
 from tests import bundles
-from tests.bundles import Entry, extended, file, folder, gzip, link, record, small_bundle
+from tests.bundles import Entry, extended, file, folder, link, record, small_bundle
 from tests.memory import peak_of
+from tests.reading import bundle, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    path = tmp_path / "small.tar.gz"
-    path.write_bytes(small_bundle().data())
-    return path
-
-
-@pytest.fixture(params=[0o000, 0o022, 0o077, 0o777])
-def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = os.umask(request.param)
-    yield request.param
-    os.umask(before)
-
-
-def read_all(data: bytes) -> tuple[BundleInfo, list[tuple[Member, bytes]]]:
-    reader = BundleReader(io.BytesIO(data))
-    members = [(member, content.read()) for member, content in reader]
-    return reader.info, members
-
-
-def tree_of(root: Path) -> dict[str, tuple[int, object]]:
-    """What a folder holds: for each name its mode, and its content, target or time."""
-    found: dict[str, tuple[int, object]] = {}
-    for path in sorted(root.rglob("*")):
-        status = path.lstat()
-        what: object = int(status.st_mtime)
-        if path.is_symlink():
-            what = str(path.readlink())
-        elif path.is_file():
-            what = path.read_bytes()
-        found[str(path.relative_to(root))] = (status.st_mode, what)
-    return found
+__all__ = ["bundle"]
 
 
 def test_a_small_bundle_keeps_the_contract(bundle: Path) -> None:
@@ -217,85 +180,6 @@ def test_tarfile_reads_the_same_members() -> None:
         ] == [(member.name, member.mode, member.size, member.target, member.mtime) for member, _ in members]
 
 
-def test_extraction_makes_what_the_bundle_holds(tmp_path: Path, umask: int) -> None:
-    bundle = small_bundle().add(link("share/l", "../bin/node"), file("share/big", os.urandom(3_000_000)))
-    path = tmp_path / "bundle.tar.gz"
-    path.write_bytes(bundle.data())
-    root = tmp_path / "root"
-    assert extract_bundle(path, root) == check_bundle(path)
-
-    expected: dict[str, tuple[int, object]] = {}
-    for entry in bundle.members:
-        name = entry.name.decode().rstrip("/")
-        mode = int(entry.mode[:-1], 8)
-        if entry.type == b"5":
-            expected[name] = (stat.S_IFDIR | mode, bundles.MTIME)
-        elif entry.type == b"2":
-            expected[name] = (stat.S_IFLNK | 0o777, entry.target.decode())
-        else:
-            expected[name] = (stat.S_IFREG | mode, entry.content)
-    assert tree_of(root) == expected
-    assert stat.S_IMODE(root.stat().st_mode) == 0o755
-    assert {int(path.lstat().st_mtime) for path in root.rglob("*")} == {bundles.MTIME}
-
-
-def test_extraction_takes_no_folder_that_exists(bundle: Path, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    (root / "mine").write_text("mine")
-    with pytest.raises(UsageError, match="exists") as caught:
-        extract_bundle(bundle, root)
-    assert caught.value.exit_code == 2
-    assert (root / "mine").read_text() == "mine"
-
-
-def test_extraction_goes_through_no_symlink_in_the_place_of_its_folder(bundle: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (tmp_path / "root").symlink_to(elsewhere)
-    with pytest.raises(UsageError, match="exists"):
-        extract_bundle(bundle, tmp_path / "root")
-    assert list(elsewhere.iterdir()) == []
-
-
-def test_extraction_needs_the_parent_folder(bundle: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="can't be made"):
-        extract_bundle(bundle, tmp_path / "missing" / "root")
-
-
-@pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
-def test_extraction_that_is_stopped_leaves_nothing(
-    stop: BaseException, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = []
-    write = os.write
-
-    def stopping(handle: int, data: bytes) -> int:
-        written.append(write(handle, data))
-        if len(written) == 5:
-            raise stop
-        return written[-1]
-
-    monkeypatch.setattr("capsule_build.runtime.archive.os.write", stopping)
-    with pytest.raises(KeyboardInterrupt if isinstance(stop, KeyboardInterrupt) else CapsuleError) as caught:
-        extract_bundle(bundle, tmp_path / "root")
-    assert isinstance(stop, KeyboardInterrupt) or "No space left on device" in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == [bundle.name]
-
-
-def test_extraction_leaves_no_descriptor_open(bundle: Path, tmp_path: Path) -> None:
-    def count() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = count()
-    extract_bundle(bundle, tmp_path / "root")
-    broken = tmp_path / "broken.tar.gz"
-    broken.write_bytes(small_bundle().add(file("share/../x")).data())
-    with pytest.raises(BundleError):
-        extract_bundle(broken, tmp_path / "other")
-    assert count() == before
-
-
 @pytest.mark.parametrize("read", [check_bundle, lambda path: extract_bundle(path, path.with_name("root"))])
 def test_what_can_not_be_read_is_wrong_usage(read: object, tmp_path: Path) -> None:
     assert callable(read)
@@ -334,127 +218,6 @@ def test_memory_does_not_grow_with_a_bundle(tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(small_bundle().add(file("share/big", os.urandom(24 << 20))).data())
     assert peak_of(lambda: check_bundle(path)) < 8 << 20
-
-
-def test_every_flipped_bit_is_refused_or_harmless() -> None:
-    """Harmless: the same members with the same contents come out.
-
-    Some do so: deflate may copy a run of zeros from here or from there, and XFL may say one thing or another.
-    """
-    data = small_bundle().data()
-    info, members = read_all(data)
-    harmless = 0
-    for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        try:
-            other, found = read_all(bytes(flipped))
-        except ContractError:
-            continue
-        assert found == members
-        assert other.manifest == info.manifest
-        assert other.sha256 != info.sha256
-        harmless += 1
-    assert harmless < len(data) // 10
-
-
-def test_every_flipped_bit_of_a_tar_is_refused_or_only_content() -> None:
-    """Under a right gzip all bits of headers are held; what a content says is its own affair."""
-    tar = small_bundle().tar()
-    contents = {place for place, kind in enumerate(_kinds(small_bundle())) if kind == "content"}
-    for place in range(0, len(tar), 7):
-        if place // bundles.BLOCK in contents:
-            continue
-        flipped = bytearray(tar)
-        flipped[place] ^= 1 << place % 8
-        with pytest.raises(ContractError):
-            read_all(gzip(bytes(flipped), level=1))
-
-
-def _kinds(bundle: bundles.Bundle) -> list[str]:
-    """What each block of a bundle's tar is."""
-    kinds: list[str] = []
-    for member in bundle.members:
-        kinds += ["header"] + ["content"] * ((len(member.blocks()) - 1) // bundles.BLOCK)
-    return kinds
-
-
-@settings(max_examples=300)
-@given(
-    edits=st.lists(
-        st.tuples(st.integers(0, 20_000), st.binary(max_size=12), st.integers(0, 12)), min_size=1, max_size=4
-    )
-)
-def test_random_edits_of_the_packed_bytes_are_refused_or_change_nothing(
-    edits: list[tuple[int, bytes, int]],
-) -> None:
-    data = small_bundle().data()
-    edited = _edit(data, edits)
-    try:
-        _, members = read_all(edited)
-    except ContractError:
-        return
-    assert members == read_all(data)[1]
-
-
-@settings(max_examples=300)
-@given(
-    edits=st.lists(
-        st.tuples(st.integers(0, 20_000), st.binary(max_size=12), st.integers(0, 12)), min_size=1, max_size=4
-    )
-)
-def test_random_edits_of_the_tar_are_refused_or_read_as_tarfile_reads_them(
-    edits: list[tuple[int, bytes, int]],
-) -> None:
-    edited = gzip(_edit(small_bundle().tar(), edits), level=1)
-    try:
-        _, members = read_all(edited)
-    except ContractError:
-        return
-    with tarfile.open(fileobj=io.BytesIO(edited), mode="r:gz") as other:
-        assert [(info.name, info.size, info.linkname) for info in other] == [
-            (member.name, member.size, member.target) for member, _ in members
-        ]
-
-
-def _edit(data: bytes, edits: list[tuple[int, bytes, int]]) -> bytes:
-    """Put other bytes in the place of some; places beyond the end count round."""
-    for place, put, taken in edits:
-        start = place % (len(data) + 1)
-        data = data[:start] + put + data[start + taken :]
-    return data
-
-
-names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
-entries = st.one_of(
-    names.map(lambda name: Member(f"share/{name}", Kind.FILE, 0o644, bundles.MTIME, size=3)),
-    names.map(lambda name: Member(f"share/{name}", Kind.DIRECTORY, 0o755, bundles.MTIME)),
-    st.tuples(names, names).map(
-        lambda pair: Member(f"share/{pair[0]}", Kind.SYMLINK, 0o777, bundles.MTIME, target=pair[1])
-    ),
-)
-
-
-@settings(max_examples=200)
-@given(members=st.lists(entries, max_size=6))
-def test_whatever_is_extracted_stays_inside(
-    members: list[Member], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = tmp_path_factory.mktemp("place")
-    before = b"".join(encode(member) + (b"abc" + padding(3) if member.size else b"") for member in members)
-    path = place / "bundle.tar.gz"
-    path.write_bytes(small_bundle().add(Entry(b"zz", before=before)).data())
-    root = place / "root"
-    try:
-        extract_bundle(path, root)
-    except ContractError:
-        assert not root.exists()
-    else:
-        found = {str(item.relative_to(root)) for item in root.rglob("*")}
-        # NULs at a name's end are the field's own filling: they never were part of the name.
-        assert {member.name.rstrip("\0") for member in members} <= found
-        assert all(item.resolve().is_relative_to(root) for item in root.rglob("*"))
-    assert {item.name for item in place.iterdir()} <= {"bundle.tar.gz", "root"}
 
 
 def test_an_extended_header_that_is_needed_is_taken() -> None:
