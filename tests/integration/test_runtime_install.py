@@ -29,6 +29,7 @@ from capsule_build.runtime.layout import Mark, is_left_behind, new_token
 from capsule_build.runtime.local_placing import LocalPlacer
 from capsule_build.runtime.placing import placer, stage_bundle
 from capsule_build.runtime.probing import probe
+from tests.bad_bundles import CASES
 from tests.targets import (
     CAPSULES,
     KINDS,
@@ -44,7 +45,6 @@ from tests.targets import (
     small,
     stored,
 )
-from tests.unit.test_archive_rejects import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capsule_build.runtime.archive import (
-    Kind,
-    Member,
-    check_bundle,
-    extract_bundle,
-)
+from capsule_build.runtime.archive import Kind, Member, check_bundle, extract_bundle
 from capsule_build.runtime.errors import CapsuleError, ContractError, UsageError
 from capsule_build.runtime.rules import BundleError
 from capsule_build.runtime.tarheaders import encode, padding
