@@ -251,6 +251,39 @@ def test_a_crash_ends_no_other_task_and_a_cancel_ends_its_own(bench: Bench) -> N
         talk.close()
 
 
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_process_that_ends_while_it_starts_is_replaced_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    bench.write("file.py", "def main(n): return n\n")
+    left = bench.write("left", "x" * deaths)
+    bench.write(
+        "start/sitecustomize.py",
+        "import os, sys\n"
+        f"if 'capsule_build.sandbox.worker.child' in sys.orig_argv and os.stat({str(left)!r}).st_size:\n"
+        f"    os.truncate({str(left)!r}, os.stat({str(left)!r}).st_size - 1)\n"
+        "    os.kill(os.getpid(), 9)\n",
+    )
+    monkeypatch.setenv("PYTHONPATH", str(bench.folder / "start"))
+    talk = Talk(bench.folder, "--jobs", "1")
+    try:
+        for number in range(3):
+            talk.say(id=number, file="file.py", args=[number])
+        answers = [talk.hear() for _ in range(3)]
+        assert left.read_text() == ""
+        assert [answer["id"] for answer in answers] == [0, 1, 2]
+        if deaths == 1:
+            assert [answer["output"]["result"] for answer in answers] == [0, 1, 2]
+        else:
+            why = "two in a row ended, the last one by signal 9 (SIGKILL)."
+            assert {answer["error"] for answer in answers} == {f"No process for tasks can be started: {why}"}
+        # Whatever it was, it is over.
+        assert talk.ask(file="file.py", args=[7])["output"]["result"] == 7
+        assert talk.end() == []
+    finally:
+        talk.close()
+
+
 def test_tasks_that_wait_dont_keep_others_waiting(bench: Bench, talk: Talk) -> None:
     bench.write("wait.py", "import time\ndef main(): time.sleep(4)\n")
     bench.write("file.py", "def main(): return 1\n")

@@ -41,6 +41,7 @@ class _Child:
         argv = [sys.executable, "-P", "-m", "capsule_build.sandbox.worker.child"]
         self._talk = converse(argv)
         self.output = self._talk.output.fileno()
+        self.has_started = False
         self.ready = False
         self.task: Asked | None = None
         self.last: object = None
@@ -93,6 +94,7 @@ class Pool:
         self._unread = bytearray()
         self._skipping = False
         self._input_ended = False
+        self._start_failed = False
         self._moved = time.monotonic()
         self._poll = select.poll()
 
@@ -207,7 +209,8 @@ class Pool:
         for line in child.lines(data):
             mark, said = line[:1], line[1:]
             if mark == protocol.READY:
-                child.ready = True
+                child.has_started = child.ready = True
+                self._start_failed = False
                 continue
             self._answer(said)
             if mark != protocol.PRINTED:
@@ -219,15 +222,18 @@ class Pool:
 
     def _lose(self, child: _Child) -> None:
         """A process has ended by itself: its task has an error, and no other task has."""
-        task, ready = child.task, child.ready
+        task = child.task
         how = self._remove(child, at_once=False)
         if task is not None:
             self._answer(error_line(task.id, f"The process that ran the task ended {how}."))
-        elif not ready and not self._children:
-            # The next would end the same way.
-            while self._waiting:
-                message = f"No process for tasks can be started: it ended {how}."
-                self._answer(error_line(self._waiting.popleft().id, message))
+        elif not child.has_started and not self._children:
+            if self._start_failed:
+                # So would the next one.
+                message = f"No process for tasks can be started: two in a row ended, the last one {how}."
+                while self._waiting:
+                    self._answer(error_line(self._waiting.popleft().id, message))
+            # What ended the first was perhaps no fault of its own: those that wait get another.
+            self._start_failed = not self._start_failed
 
     def _remove(self, child: _Child, *, at_once: bool) -> str:
         self._poll.unregister(child.output)
