@@ -6,13 +6,7 @@ from capsule_build.runtime.rules import Rule
 from tests import bundles
 from tests.bundles import Entry, extended, file, folder, link, record, small_bundle
 
-from .making import (
-    added,
-    bad,
-    changed,
-    manifested,
-    raw_manifest,
-)
+from .making import added, bad, changed, manifested, raw_manifest
 
 
 def long_name(name: str, kind: bytes = b"0", mode: bytes = b"0000644\0") -> Entry:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from capsule_build.runtime.rules import Rule
 from tests.bundles import Entry, extended, gzip, link, record, small_bundle
 
-from .making import (
-    CONTENTS_END,
-    added,
-    bad,
-    changed,
-    with_records,
-)
+from .making import CONTENTS_END, added, bad, changed, with_records
 
 LONG = "share/" + "n" * 120
 

@@ -8,14 +8,7 @@ from capsule_build.runtime.rules import Rule
 from tests import bundles
 from tests.bundles import Entry, file, gzip, small_bundle
 
-from .making import (
-    CONTENTS_END,
-    added,
-    bad,
-    cut,
-    edited,
-    packed,
-)
+from .making import CONTENTS_END, added, bad, cut, edited, packed
 
 PLAIN_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
