@@ -31,7 +31,7 @@ from capsule_build.engine.docker import DockerEngine
 from capsule_build.engine.podman import PodmanEngine
 from capsule_build.runtime.health import _engine
 from tests import images
-from tests.fakes import tar_bytes
+from tests.archives import tar_bytes
 from tests.integration.ground import processes_with
 
 if TYPE_CHECKING:

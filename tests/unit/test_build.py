@@ -20,7 +20,7 @@ from capsule_build.engine.protocol import BuildError, ContainerError, Engine, En
 from capsule_build.release.provenance import read_provenance
 from capsule_build.runtime.archive import check_bundle
 from capsule_build.runtime.errors import CapsuleError, ContractError, InputError, UsageError
-from tests import fakes
+from tests import fakes, tiny_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_its_steps_are_told_in_order(world: fakes.World) -> None:
     built(world)
     assert world.report.steps == ["Inputs", "Build with fake", "Pack", "Check", "Smoke"]
     assert "log: Step 1/2" in world.report.heard
-    assert world.report.bytes_packed > sum(len(data) for data in fakes.tiny_tree().values())
+    assert world.report.bytes_packed > sum(len(data) for data in tiny_recipe.tiny_tree().values())
 
 
 def test_nothing_of_it_stays_in_the_engine(world: fakes.World) -> None:
@@ -238,7 +238,7 @@ def test_a_tree_that_breaks_the_contract_is_no_bundle(world: fakes.World, missin
 
 def test_a_tree_without_a_package_that_the_recipe_names_is_no_bundle(world: fakes.World) -> None:
     place = "runtime/tool/node_modules/inner/package.json"
-    world.engine.files[place] = fakes.package_json("outer", "1.0.0", "MIT")
+    world.engine.files[place] = tiny_recipe.package_json("outer", "1.0.0", "MIT")
     with pytest.raises(ContractError, match=r"runtime/tool/node_modules has no inner"):
         built(world)
     del world.engine.files[place]

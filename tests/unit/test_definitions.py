@@ -10,7 +10,7 @@ from capsule_build.recipes import load_recipes
 from capsule_build.resources import recipes_dir, templates_dir
 from capsule_build.runtime.errors import ContractError, UsageError
 from capsule_build.runtime.platforms import Platform
-from tests import fakes
+from tests import fakes, tiny_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,22 +41,22 @@ def test_node24_has_a_pin_for_everything_on_every_platform(architecture: str, li
 
 
 def test_a_users_folder_brings_its_own_templates(tmp_path: Path) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     definitions = load_definitions(folder)
     assert definitions.templates == folder / "templates"
     assert set(definitions.components) == {"tool", "helper", "musl-dev", "texts", "busybox-static"}
-    assert definitions.pins.epoch == fakes.EPOCH
+    assert definitions.pins.epoch == tiny_recipe.EPOCH
 
 
 def test_without_templates_of_its_own_a_folder_uses_the_projects(tmp_path: Path) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     shutil.rmtree(folder / "templates")
     assert load_definitions(folder).templates == templates_dir()
 
 
 @pytest.mark.parametrize("missing", ["components.toml", "pins.lock.json"])
 def test_a_folder_that_lacks_a_file_is_refused_by_its_name(tmp_path: Path, missing: str) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     (folder / missing).unlink()
     with pytest.raises(UsageError, match=missing) as raised:
         load_definitions(folder)
@@ -64,7 +64,7 @@ def test_a_folder_that_lacks_a_file_is_refused_by_its_name(tmp_path: Path, missi
 
 
 def test_damaged_pins_are_refused_by_the_files_name(tmp_path: Path) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     pins = folder / "pins.lock.json"
     pins.write_text(pins.read_text().replace("texts_5-1", "texts_6-1"))
     with pytest.raises(ContractError, match=r"pins\.lock\.json.*checksum"):

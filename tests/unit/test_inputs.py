@@ -12,7 +12,7 @@ from capsule_build import inputs as module
 from capsule_build.fetch import Fetched, VanishedError, WrongFileError, fetch_all
 from capsule_build.inputs import Origin, ReadyInput, acquire
 from capsule_build.runtime.errors import UsageError
-from tests import fakes
+from tests import archives, fakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,7 +169,7 @@ def test_what_was_taken_in_a_vanished_pins_place_is_said_to_be_newer(
 
 def test_a_users_own_package_takes_a_pins_place(world: fakes.World) -> None:
     own = world.folder / "mine.deb"
-    own.write_bytes(fakes.deb({"usr/share/helper": b"mine"}, control="Version: 1:2.0-1\n"))
+    own.write_bytes(archives.deb({"usr/share/helper": b"mine"}, control="Version: 1:2.0-1\n"))
     got = ready(world, world.plan(sources={"helper": own}))
     item = got["helper"]
     assert (item.origin, item.pin, item.version) == (Origin.SOURCE, None, "1:2.0-1")
@@ -183,6 +183,6 @@ def test_a_users_own_package_takes_a_pins_place(world: fakes.World) -> None:
 
 def test_a_users_own_package_of_another_version_is_refused(world: fakes.World) -> None:
     own = world.folder / "mine.deb"
-    own.write_bytes(fakes.deb({}, control="Version: 9\n"))
+    own.write_bytes(archives.deb({}, control="Version: 9\n"))
     with pytest.raises(UsageError, match=r"is version 9; 1:2\.0-1 is asked for"):
         ready(world, world.plan(sources={"helper": own}))

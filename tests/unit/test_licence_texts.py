@@ -8,7 +8,7 @@ import zstandard
 
 from capsule_build.licence_texts import pack_texts
 from capsule_build.runtime.errors import InputError
-from tests import fakes
+from tests import archives
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ FILES = {
 
 
 def write_full_archive(path: Path, files: dict[str, bytes]) -> Path:
-    path.write_bytes(zstandard.compress(fakes.tar_bytes(files)))
+    path.write_bytes(zstandard.compress(archives.tar_bytes(files)))
     return path
 
 

@@ -26,7 +26,7 @@ from capsule_build.sbom.licences import Licence, of_distribution, of_npm, said
 from capsule_build.sbom.npm import read_node_modules
 from capsule_build.sbom.origins import source_urls
 from capsule_build.sbom.texts import LicenceList
-from tests import fakes
+from tests import archives, fakes, tiny_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,8 +189,10 @@ def add_licence_list(world: fakes.World, wheel: Path) -> None:
 def add_leaf(world: fakes.World, licence: object, **texts: bytes) -> Path:
     place = f"{MODULES}/leaf"
     files = {name.replace("_", "."): text for name, text in texts.items()}
-    fakes.write_tree(world.tree, {f"{place}/package.json": fakes.package_json("leaf", "1.0.0", licence)})
-    fakes.write_tree(world.tree, {f"{place}/{name}": text for name, text in files.items()})
+    tiny_recipe.write_tree(
+        world.tree, {f"{place}/package.json": tiny_recipe.package_json("leaf", "1.0.0", licence)}
+    )
+    tiny_recipe.write_tree(world.tree, {f"{place}/{name}": text for name, text in files.items()})
     return world.tree / "share/licenses/npm/leaf@1.0.0"
 
 
@@ -243,7 +245,7 @@ def test_a_licence_that_is_a_file_comes_with_its_text(world: fakes.World) -> Non
 )
 def test_texts_are_found_by_their_names(tmp_path: Path, name: str) -> None:
     files = {f"m/x/{name}": b"x", "m/x/licensed.js": b"", "m/x/lib/LICENSE": b""}
-    fakes.write_tree(tmp_path, {**files, "m/x/package.json": fakes.package_json("x", "1", "MIT")})
+    tiny_recipe.write_tree(tmp_path, {**files, "m/x/package.json": tiny_recipe.package_json("x", "1", "MIT")})
     (package,) = read_node_modules(tmp_path, "m")
     assert package.texts == ((name, f"m/x/{name}"),)
 
@@ -292,7 +294,7 @@ def test_the_notice_names_everything(world: fakes.World) -> None:
     ],
 )
 def test_a_package_that_says_too_little_is_refused(tmp_path: Path, description: bytes) -> None:
-    fakes.write_tree(tmp_path, {"m/x/package.json": description})
+    tiny_recipe.write_tree(tmp_path, {"m/x/package.json": description})
     with pytest.raises(ContractError, match=r"m/x/package\.json"):
         read_node_modules(tmp_path, "m")
 
@@ -306,7 +308,7 @@ def test_a_distribution_owns_what_its_record_lists(tmp_path: Path) -> None:
         b"Requires-Dist: absent; python_version < '3'\nRequires-Dist: not a requirement (\n"
     )
     record = b'pip/__init__.py,,\n"pip/a,b.py",,\n../../../bin/pip,,\nsingle.py,,\n/absolute,,\n'
-    fakes.write_tree(
+    tiny_recipe.write_tree(
         tmp_path,
         {
             f"{info}/METADATA": metadata,
@@ -342,7 +344,7 @@ def test_source_packages_are_those_that_a_debian_package_names(world: fakes.Worl
 
     def sources(control: str) -> tuple[str, ...]:
         path = world.folder / "x.deb"
-        path.write_bytes(fakes.deb({}, control=control))
+        path.write_bytes(archives.deb({}, control=control))
         return source_urls(ReadyInput(**{**vars(ready), "path": path}), helper)
 
     where = "?arch=source&distro=trixie"

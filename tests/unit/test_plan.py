@@ -21,7 +21,7 @@ from capsule_build.recipes import Recipe, load_recipe, load_recipes
 from capsule_build.resources import recipes_dir
 from capsule_build.runtime.errors import InputError, UsageError
 from capsule_build.runtime.platforms import ARCHITECTURES, LIBCS
-from tests import fakes
+from tests import fakes, tiny_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -358,7 +358,7 @@ def test_plans_of_a_users_own_recipe(tmp_path: Path) -> None:
     world = fakes.World(tmp_path)
     plan = world.plan()
     assert plan.output == world.dist / "tiny-v1-linux-x86_64-glibc.tar.gz"
-    assert plan.epoch == fakes.EPOCH
+    assert plan.epoch == tiny_recipe.EPOCH
     assert replace(plan, epoch=0).overrides == ()
 
 

@@ -21,21 +21,21 @@ from capsule_build.recipes import (
 )
 from capsule_build.resources import recipes_dir
 from capsule_build.runtime.errors import ContractError, UsageError
-from tests import fakes
+from tests import tiny_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def tiny(folder: Path, text: str = fakes.RECIPE, name: str = "tiny") -> Recipe:
+def tiny(folder: Path, text: str = tiny_recipe.RECIPE, name: str = "tiny") -> Recipe:
     path = folder / f"{name}.toml"
     path.write_text(text)
     return load_recipe(path)
 
 
 def changed(old: str, new: str) -> str:
-    assert fakes.RECIPE.count(old) >= 1, old
-    return fakes.RECIPE.replace(old, new, 1)
+    assert tiny_recipe.RECIPE.count(old) >= 1, old
+    return tiny_recipe.RECIPE.replace(old, new, 1)
 
 
 def test_a_recipe_says_all_that_a_build_needs(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ TOP_KEYS = ["schema_version", "id", "tag", "title", "libcs", "template"]
 
 @pytest.mark.parametrize("key", TOP_KEYS)
 def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
-    lines = fakes.RECIPE.splitlines()
+    lines = tiny_recipe.RECIPE.splitlines()
     del lines[next(number for number, line in enumerate(lines) if line.startswith(f"{key} "))]
     with pytest.raises(ContractError, match=f"'{key}' is missing") as raised:
         tiny(tmp_path, "\n".join(lines))
@@ -112,7 +112,7 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_a_missing_key_of_a_table_is_named(tmp_path: Path, table: str, key: str) -> None:
-    lines = fakes.RECIPE.splitlines()
+    lines = tiny_recipe.RECIPE.splitlines()
     start = next(number for number, line in enumerate(lines) if line.strip("[]") == table)
     place = next(number for number in range(start, len(lines)) if lines[number].startswith(f"{key} "))
     del lines[place]
@@ -122,7 +122,7 @@ def test_a_missing_key_of_a_table_is_named(tmp_path: Path, table: str, key: str)
 
 @pytest.mark.parametrize("table", ["components", "tools"])
 def test_a_missing_table_is_named(tmp_path: Path, table: str) -> None:
-    before, _, rest = fakes.RECIPE.partition(f"[{table}]")
+    before, _, rest = tiny_recipe.RECIPE.partition(f"[{table}]")
     with pytest.raises(ContractError, match=f"'{table}' is missing"):
         tiny(tmp_path, before + "[" + rest.partition("\n[")[2])
 
@@ -171,14 +171,14 @@ def test_what_can_not_be_meant_is_refused(tmp_path: Path, old: str, new: str, me
 
 
 def test_arrays_of_something_else_than_tables_are_refused(tmp_path: Path) -> None:
-    before, _, rest = fakes.RECIPE.partition("[[runtime]]")
+    before, _, rest = tiny_recipe.RECIPE.partition("[[runtime]]")
     text = before + 'runtime = ["x"]\n[components]' + rest.partition("[components]")[2]
     with pytest.raises(ContractError, match="'runtime' should be an array of tables"):
         tiny(tmp_path, text)
 
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_bytes(fakes.RECIPE.replace("A tiny", "Ein früher").encode("latin-1"))
+    (tmp_path / "tiny.toml").write_bytes(tiny_recipe.RECIPE.replace("A tiny", "Ein früher").encode("latin-1"))
     with pytest.raises(ContractError, match="can't be read"):
         load_recipe(tmp_path / "tiny.toml")
 
@@ -203,20 +203,22 @@ def test_what_would_fail_only_later_is_refused(tmp_path: Path, old: str, new: st
 
 
 def test_two_runtimes_can_not_share_an_option(tmp_path: Path) -> None:
-    runtime = fakes.RECIPE[fakes.RECIPE.index("[[runtime]]") : fakes.RECIPE.index("[components]")]
+    runtime = tiny_recipe.RECIPE[
+        tiny_recipe.RECIPE.index("[[runtime]]") : tiny_recipe.RECIPE.index("[components]")
+    ]
     second = runtime.replace('component = "tool"', 'component = "helper"')
     with pytest.raises(ContractError, match="option '--tool-version'"):
-        tiny(tmp_path, fakes.RECIPE.replace(runtime, runtime + second))
+        tiny(tmp_path, tiny_recipe.RECIPE.replace(runtime, runtime + second))
 
 
 def test_all_recipes_of_a_folder_are_read_but_the_list_of_components(tmp_path: Path) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     (folder / "tiny2.toml").write_text(changed('id = "tiny"', 'id = "tiny2"'))
     assert list(load_recipes(folder)) == ["tiny", "tiny2"]
 
 
 def test_one_malformed_recipe_is_named(tmp_path: Path) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     (folder / "broken.toml").write_text("=")
     with pytest.raises(ContractError, match=r"broken\.toml"):
         load_recipes(folder)

@@ -17,7 +17,7 @@ from capsule_build.fetch import Silence
 from capsule_build.inputs import Origin, ReadyInput, acquire
 from capsule_build.pack import Packed
 from capsule_build.record import make_record
-from tests import fakes
+from tests import archives, fakes, tiny_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,13 +78,13 @@ def test_it_says_what_was_built(world: fakes.World) -> None:
         "platform": "linux-x86_64-glibc",
         "install_root": "/tmp/agentcompass-capsules/tiny-1.2.3-linux-x86_64-glibc",
     }
-    assert document["epoch"] == fakes.EPOCH
+    assert document["epoch"] == tiny_recipe.EPOCH
     assert document["overrides"] == []
 
 
 def test_it_says_what_was_asked(world: fakes.World) -> None:
     own = world.folder / "mine.deb"
-    own.write_bytes(fakes.deb({}, control="Version: 1:2.0-1\n"))
+    own.write_bytes(archives.deb({}, control="Version: 1:2.0-1\n"))
     plan = world.plan(libc="musl", versions={"tool": "1.2.3"}, sources={"helper": own})
     plan = replace(plan, options=replace(plan.options, epoch=7))
     assert read(world, plan)["asked"] == {
@@ -146,7 +146,7 @@ def test_another_epoch_than_the_pins_is_an_override(world: fakes.World) -> None:
 
 def test_a_users_own_path_stays_at_home(world: fakes.World) -> None:
     own = world.folder / "mine.deb"
-    own.write_bytes(fakes.deb({}, control="Version: 1:2.0-1\n"))
+    own.write_bytes(archives.deb({}, control="Version: 1:2.0-1\n"))
     data = record(world, world.plan(sources={"helper": own}))
     assert str(world.folder).encode() not in data
     entry = next(item for item in json.loads(data)["inputs"] if item["name"] == "helper")

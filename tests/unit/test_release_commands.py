@@ -12,7 +12,7 @@ import pytest
 
 from capsule_build.cli import app
 from capsule_build.release.identity import TOKEN_VARIABLE
-from tests import fakes
+from tests import fakes, tiny_recipe
 from tests.releases import without_schema, write_keys
 from tests.servers import isolate
 from tests.sigstore_instance import IDENTITY, ISSUER, Instance, RefusalError, running
@@ -235,10 +235,8 @@ def test_licences_are_listed_by_component_with_what_there_is(
     code, out, _ = desk.run("inspect", "--licenses", desk.world.dist / GLIBC)
     assert code == 0
     # A package of npm says nothing of its source: there is no empty line for it.
-    assert (
-        f"\ninner {fakes.INNER_VERSION}  Artistic-2.0\n  texts  npm/inner@{fakes.INNER_VERSION}/LICENSE\n"
-        in out
-    )
+    version = tiny_recipe.INNER_VERSION
+    assert f"\ninner {version}  Artistic-2.0\n  texts  npm/inner@{version}/LICENSE\n" in out
     assert "\nhelper 1:2.0-1  MIT\n  texts   helper/LICENSE\n  source  pkg:deb/debian/helper@" in out
     assert [line for line in out.splitlines() if line != line.rstrip()] == []
 

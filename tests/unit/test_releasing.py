@@ -35,7 +35,7 @@ from capsule_build.release.signing import open_signer
 from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import CapsuleError, SignatureError, UsageError
 from capsule_build.runtime.registry import load_registry
-from tests import fakes
+from tests import archives, fakes, tiny_recipe
 from tests.nobody import as_nobody
 from tests.releases import without_schema, write_keys
 
@@ -297,13 +297,13 @@ def test_what_can_not_be_written_is_known_before_any_work(crew: Crew) -> None:
 
 def own_tool(folder: Path, version: str = "1.4.0") -> Path:
     path = folder / "own.tar"
-    path.write_bytes(fakes.tar_bytes({"tool/VERSION": version.encode(), "tool/bin/tool": b"x"}))
+    path.write_bytes(archives.tar_bytes({"tool/VERSION": version.encode(), "tool/bin/tool": b"x"}))
     return path
 
 
 def test_what_is_not_made_of_pins_goes_into_a_lock_for_tests_only(crew: Crew) -> None:
     own = own_tool(crew.world.folder)
-    crew.world.engine.answers["tool"] = (f"tool 1.4.0 with inner {fakes.INNER_VERSION}", 0)
+    crew.world.engine.answers["tool"] = (f"tool 1.4.0 with inner {tiny_recipe.INNER_VERSION}", 0)
     plans = crew.plans("tiny:glibc", sources=(f"tool={own}",), versions=("tiny:tool=1.4.0",))
     with pytest.raises(UsageError, match=r"isn't made of its pins \(tool\)") as raised:
         crew.release(plans)
@@ -462,7 +462,7 @@ def test_what_is_no_source_of_a_release(crew: Crew, sources: tuple[str, ...], me
 
 
 def test_a_source_is_for_the_capsules_that_it_names(crew: Crew) -> None:
-    own = own_tool(crew.world.folder, fakes.TOOL_VERSION)
+    own = own_tool(crew.world.folder, tiny_recipe.TOOL_VERSION)
     for scope, overridden in (("", [True, True]), ("tiny:", [True, True]), ("tiny:musl:", [False, True])):
         plans = crew.plans(sources=(f"{scope}tool={own}",))
         assert [bool(plan.overrides) for plan in plans] == overridden

@@ -25,7 +25,7 @@ from capsule_build.render import Context, dockerfile, render
 from capsule_build.resources import recipes_dir, templates_dir
 from capsule_build.runtime.errors import ContractError
 from capsule_build.runtime.platforms import ARCHITECTURES, LIBCS
-from tests import fakes
+from tests import fakes, tiny_recipe
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 UPDATE = "CAPSULE_UPDATE_GOLDEN"
@@ -148,7 +148,7 @@ def tiny_dockerfile(folder: Path, template: str) -> str:
 
 def test_a_users_own_template_is_rendered(tmp_path: Path) -> None:
     root = "/tmp/agentcompass-capsules/tiny-1.2.3-linux-x86_64-glibc"
-    assert tiny_dockerfile(tmp_path, fakes.TEMPLATE).splitlines() == [
+    assert tiny_dockerfile(tmp_path, tiny_recipe.TEMPLATE).splitlines() == [
         "# tiny for linux-x86_64-glibc",
         "FROM scratch",
         f"LABEL {LABEL}=build",
@@ -232,10 +232,10 @@ def test_a_context_holds_all_that_its_dockerfile_names(tmp_path: Path) -> None:
     world = fakes.World(tmp_path)
     context = rendered(world)
     assert (context.folder / "Dockerfile").read_text() == context.dockerfile
-    assert (context.folder / "bootstrap" / "busybox").read_bytes() == fakes.SHELL
+    assert (context.folder / "bootstrap" / "busybox").read_bytes() == tiny_recipe.SHELL
     assert (context.folder / "scripts" / "step.sh").read_text() == "set -eu\n"
     assert {path.name for path in input_files(context)} == {
-        pin.file for name, (pin, _) in fakes.inputs().items() if name != "tool-musl"
+        pin.file for name, (pin, _) in tiny_recipe.inputs().items() if name != "tool-musl"
     }
     for name in re.findall(r"inputs/\S+", context.dockerfile):
         assert (context.folder / name).is_file()

@@ -17,7 +17,7 @@ from capsule_build.release.outputs import Outputs
 from capsule_build.release.provenance import make_provenance
 from capsule_build.release.reproducing import Reproduction, Task, plan_reproduction, reproduce
 from capsule_build.runtime.errors import ContractError, InputError, SignatureError, UsageError
-from tests import bundles, fakes
+from tests import archives, bundles, fakes, tiny_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_what_differs_is_named_by_member(world: fakes.World) -> None:
     files = world.engine.files
     files["share/licenses/tool/LICENSE"] += b"More.\n"
     files["runtime/tool/new"] = files.pop("runtime/tool/data")
-    (world.recipes / "tiny.toml").write_text(f"{fakes.RECIPE}# more\n")
+    (world.recipes / "tiny.toml").write_text(f"{tiny_recipe.RECIPE}# more\n")
     task = planned(world, bundle)
     assert task.differences == ("definition: recipe",)
     result = reproduce(task, world.shop, world.report)
@@ -134,8 +134,8 @@ def test_inputs_are_the_provenances_whatever_the_pins_say_now(world: fakes.World
 def own_tool(world: fakes.World) -> tuple[Path, Path]:
     """A bundle that was made with an own tool, and the tool's file."""
     own = world.folder / "own.tar"
-    own.write_bytes(fakes.tar_bytes({"tool/VERSION": b"1.4.0", "tool/bin/tool": b"x"}))
-    world.engine.answers["tool"] = (f"tool 1.4.0 with inner {fakes.INNER_VERSION}", 0)
+    own.write_bytes(archives.tar_bytes({"tool/VERSION": b"1.4.0", "tool/bin/tool": b"x"}))
+    world.engine.answers["tool"] = (f"tool 1.4.0 with inner {tiny_recipe.INNER_VERSION}", 0)
     return made(world, world.plan(versions={"tool": "1.4.0"}, sources={"tool": own})), own
 
 
@@ -175,7 +175,7 @@ def test_a_provenance_that_is_missing_or_about_something_else_is_refused(world: 
 def test_a_recipe_that_is_not_there_any_more_is_named(world: fakes.World) -> None:
     bundle = made(world)
     (world.recipes / "tiny.toml").rename(world.recipes / "teeny.toml")
-    (world.recipes / "teeny.toml").write_text(fakes.RECIPE.replace('id = "tiny"', 'id = "teeny"'))
+    (world.recipes / "teeny.toml").write_text(tiny_recipe.RECIPE.replace('id = "tiny"', 'id = "teeny"'))
     with pytest.raises(UsageError, match="no recipe 'tiny': did you mean 'teeny'"):
         planned(world, bundle)
 

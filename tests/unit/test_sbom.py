@@ -20,7 +20,7 @@ from capsule_build.plan import Role
 from capsule_build.runtime.errors import ContractError
 from capsule_build.sbom import FILE_NAME, check_sbom, component_versions, describe_tree, native_version, own
 from capsule_build.sbom.origins import package_url
-from tests import fakes
+from tests import fakes, tiny_recipe
 from tests.elves import ElfSpec, make_elf
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_it_is_valid_and_lists_what_is_in_the_bundle(world: fakes.World) -> None
         "tool": "1.2.3",
         "helper": "1:2.0-1",
         "musl-dev": "1.2.5-3",
-        "inner": fakes.INNER_VERSION,
+        "inner": tiny_recipe.INNER_VERSION,
         "native": native_version(),
     }
     assert {name: entry["licenses"] for name, entry in components(data).items()} == {
@@ -108,7 +108,7 @@ def test_another_content_has_another_serial_number(world: fakes.World) -> None:
 
 def test_its_time_is_the_bundles_own(world: fakes.World) -> None:
     stamp = json.loads(sbom(world))["metadata"]["timestamp"]
-    assert datetime.datetime.fromisoformat(stamp).timestamp() == fakes.EPOCH
+    assert datetime.datetime.fromisoformat(stamp).timestamp() == tiny_recipe.EPOCH
 
 
 def test_every_file_belongs_to_one_component_with_its_digest(world: fakes.World) -> None:
@@ -139,7 +139,7 @@ def test_the_pattern_that_goes_deepest_decides(world: fakes.World) -> None:
     assert files(found["inner"]) == [
         f"{MODULES}/inner/LICENSE",
         f"{MODULES}/inner/package.json",
-        f"share/licenses/npm/inner@{fakes.INNER_VERSION}/LICENSE",
+        f"share/licenses/npm/inner@{tiny_recipe.INNER_VERSION}/LICENSE",
     ]
     assert files(found["native"]) == ["bin/capsule-exec", "bin/seal-tree", "share/licenses/native/LICENSE"]
     assert files(json.loads(data)["metadata"]["component"]) == [
@@ -149,7 +149,7 @@ def test_the_pattern_that_goes_deepest_decides(world: fakes.World) -> None:
 
 
 def test_a_file_of_nobody_is_refused(world: fakes.World) -> None:
-    fakes.write_tree(world.tree, {"runtime/other/file": b""})
+    tiny_recipe.write_tree(world.tree, {"runtime/other/file": b""})
     with pytest.raises(ContractError, match="runtime/other/file belongs to no component"):
         sbom(world)
 
@@ -168,7 +168,7 @@ def test_a_file_of_two_is_refused(world: fakes.World) -> None:
 def test_a_glob_stands_for_a_part_of_one_name(world: fakes.World) -> None:
     path = world.recipes / "tiny.toml"
     path.write_text(path.read_text().replace("[tools]", 'written = ["runtime/tool/w*/x"]\n\n[tools]'))
-    fakes.write_tree(
+    tiny_recipe.write_tree(
         world.tree, {"runtime/tool/w1/x": b"", "runtime/tool/w1/y": b"", "runtime/tool/w/a/x": b""}
     )
     assert [name for name in files(components(sbom(world))["native"]) if "runtime" in name] == [
@@ -179,15 +179,17 @@ def test_a_glob_stands_for_a_part_of_one_name(world: fakes.World) -> None:
 def test_what_is_needed_is_told_by_packages_and_by_elf_files(world: fakes.World) -> None:
     plan = world.plan()
     root = plan.manifest.install_root
-    fakes.write_tree(
+    tiny_recipe.write_tree(
         world.tree,
         {
             "bin/tool": make_elf(ElfSpec(interpreter=f"{root}/abi/glibc/ld-linux-x86-64.so.2")),
             "runtime/tool/broken.node": b"\x7fELF broken",
-            f"{MODULES}/inner/package.json": fakes.package_json(
-                "inner", fakes.INNER_VERSION, "MIT", dependencies={"leaf": "*", "absent": "*"}
+            f"{MODULES}/inner/package.json": tiny_recipe.package_json(
+                "inner", tiny_recipe.INNER_VERSION, "MIT", dependencies={"leaf": "*", "absent": "*"}
             ),
-            f"{MODULES}/inner/node_modules/leaf/package.json": fakes.package_json("leaf", "1.0.0", "MIT"),
+            f"{MODULES}/inner/node_modules/leaf/package.json": tiny_recipe.package_json(
+                "leaf", "1.0.0", "MIT"
+            ),
             f"{MODULES}/inner/node_modules/leaf/LICENSE": b"text",
         },
     )
@@ -199,11 +201,14 @@ def test_what_is_needed_is_told_by_packages_and_by_elf_files(world: fakes.World)
 
 
 def test_copies_of_one_package_are_one_component_with_several_places(world: fakes.World) -> None:
-    copy = {"package.json": fakes.package_json("leaf", "1.0.0", "(MIT OR Apache-2.0)"), "LICENCE.md": b"text"}
-    older = {"package.json": fakes.package_json("leaf", "0.9.0", "MIT"), "LICENSE": b"older"}
+    copy = {
+        "package.json": tiny_recipe.package_json("leaf", "1.0.0", "(MIT OR Apache-2.0)"),
+        "LICENCE.md": b"text",
+    }
+    older = {"package.json": tiny_recipe.package_json("leaf", "0.9.0", "MIT"), "LICENSE": b"older"}
     places = [f"{MODULES}/leaf", f"{MODULES}/inner/node_modules/leaf"]
     for place, package in ((places[0], copy), (places[1], copy), (f"{MODULES}/@s/leaf", older)):
-        fakes.write_tree(world.tree, {f"{place}/{name}": data for name, data in package.items()})
+        tiny_recipe.write_tree(world.tree, {f"{place}/{name}": data for name, data in package.items()})
     # A copy whose text differs keeps its own.
     (world.tree / places[0] / "LICENCE.md").rename(world.tree / places[0] / "Licence.md")
     (world.tree / places[1] / "LICENCE.md").write_bytes(b"another text")
@@ -235,7 +240,7 @@ def test_what_upstream_linked_in_is_listed_by_what_its_headers_say(world: fakes.
     path.write_text(path.read_text() + CONTAINED)
     # Somebody's own build may have none of it.
     assert "tool/libx" not in needs(sbom(world))
-    fakes.write_tree(world.tree, {"runtime/tool/include/x.h": b"#define MAJOR 3\n#define MINOR 11\n"})
+    tiny_recipe.write_tree(world.tree, {"runtime/tool/include/x.h": b"#define MAJOR 3\n#define MINOR 11\n"})
     data = sbom(world)
     check_sbom(data)
     (inner,) = (item for item in components(data)["tool"]["components"] if item["type"] == "library")
@@ -248,18 +253,23 @@ def test_what_upstream_linked_in_is_listed_by_what_its_headers_say(world: fakes.
 
 
 def test_a_copy_of_what_the_recipe_names_is_no_other_component(world: fakes.World) -> None:
-    inner = {"package.json": fakes.package_json("inner", fakes.INNER_VERSION, "MIT"), "LICENSE": b"text"}
-    other = {"package.json": fakes.package_json("inner", "1.0.0", "MIT"), "LICENSE": b"text"}
+    inner = {
+        "package.json": tiny_recipe.package_json("inner", tiny_recipe.INNER_VERSION, "MIT"),
+        "LICENSE": b"text",
+    }
+    other = {"package.json": tiny_recipe.package_json("inner", "1.0.0", "MIT"), "LICENSE": b"text"}
     for place, package in (
         (f"{MODULES}/a/node_modules/inner", inner),
         (f"{MODULES}/b/node_modules/inner", other),
     ):
-        fakes.write_tree(world.tree, {f"{place}/{name}": data for name, data in package.items()})
+        tiny_recipe.write_tree(world.tree, {f"{place}/{name}": data for name, data in package.items()})
     for name in ("a", "b"):
-        fakes.write_tree(world.tree, {f"{MODULES}/{name}/package.json": fakes.package_json(name, "1", "MIT")})
-        fakes.write_tree(world.tree, {f"{MODULES}/{name}/LICENSE": b"text"})
+        tiny_recipe.write_tree(
+            world.tree, {f"{MODULES}/{name}/package.json": tiny_recipe.package_json(name, "1", "MIT")}
+        )
+        tiny_recipe.write_tree(world.tree, {f"{MODULES}/{name}/LICENSE": b"text"})
     data = sbom(world)
-    assert component_versions(data)["inner"] == fakes.INNER_VERSION
+    assert component_versions(data)["inner"] == tiny_recipe.INNER_VERSION
     found = components(data)
     assert len(found["inner"]["evidence"]["occurrences"]) == 2
     assert found["pkg:npm/inner@1.0.0"]["evidence"]["occurrences"] == [

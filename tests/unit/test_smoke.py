@@ -12,7 +12,7 @@ from capsule_build.engine.protocol import LABEL, ContainerError, ContainerTimeou
 from capsule_build.recipes import load_recipe
 from capsule_build.runtime.errors import CapsuleError, ContractError, InputError
 from capsule_build.smoke import ToolResult, bare_image, require_passed, run_smoke
-from tests import fakes
+from tests import fakes, tiny_recipe
 from tests.bundles import small_bundle
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_the_bundle_is_unpacked_at_its_install_root(
 
     monkeypatch.setattr(fakes.FakeEngine, "start", look)
     smoke(world)
-    for name, content in fakes.tiny_tree().items():
+    for name, content in tiny_recipe.tiny_tree().items():
         assert seen[f"{ROOT}/{name}"] == content
     assert f"{ROOT}/agentcompass-capsule.json" in seen
     assert f"{ROOT}/share/sbom.cdx.json" in seen
@@ -169,11 +169,11 @@ def test_a_bundle_that_breaks_the_contract_is_never_unpacked(world: fakes.World)
 def test_the_bare_image_holds_one_static_shell(world: fakes.World) -> None:
     folder = world.folder / "bare"
     folder.mkdir()
-    pin, _ = fakes.inputs()["busybox-static"]
+    pin, _ = tiny_recipe.inputs()["busybox-static"]
     image = bare_image(world.engine, world.cache.path(pin.sha256), folder)
     assert image.startswith("sha256:")
     (context,) = world.engine.contexts
-    assert context["busybox"] == fakes.SHELL
+    assert context["busybox"] == tiny_recipe.SHELL
     assert context["Dockerfile"].decode().splitlines() == [
         "FROM scratch",
         f"LABEL {LABEL}=smoke",
@@ -184,7 +184,7 @@ def test_the_bare_image_holds_one_static_shell(world: fakes.World) -> None:
 
 
 def test_a_package_without_a_shell_makes_no_image(world: fakes.World) -> None:
-    pin, _ = fakes.inputs()["texts"]
+    pin, _ = tiny_recipe.inputs()["texts"]
     with pytest.raises(InputError, match="usr/bin/busybox"):
         bare_image(world.engine, world.cache.path(pin.sha256), world.folder)
     assert world.engine.calls == []

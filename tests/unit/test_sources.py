@@ -17,7 +17,7 @@ from capsule_build.resources import recipes_dir
 from capsule_build.runtime.errors import InputError, UsageError
 from capsule_build.runtime.platforms import Platform
 from capsule_build.sources import parse_sources, stage_source
-from tests import fakes
+from tests import archives
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def write_archive(folder: Path, suffix: str, files: dict[str, bytes] = FILES) ->
             for name, content in files.items():
                 archive.writestr(name, content)
         return path
-    tar = fakes.tar_bytes(files)
+    tar = archives.tar_bytes(files)
     if suffix in {".tar.gz", ".tgz"}:
         tar = gzip.compress(tar)
     elif suffix == ".tar.xz":
@@ -104,7 +104,7 @@ def test_an_archive_that_it_cant_unpack_is_brought_as_a_tar(tmp_path: Path, suff
     folder.mkdir()
     staged = stage_source(planned(source), CHOICES, folder)
     assert staged == folder / "cpython.tar"
-    assert staged.read_bytes() == fakes.tar_bytes(FILES)
+    assert staged.read_bytes() == archives.tar_bytes(FILES)
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz", ".tar.zst", ".tgz", ".tar", ".zip"])

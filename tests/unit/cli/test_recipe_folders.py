@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from capsule_build.resources import recipes_dir
-from tests import fakes
+from tests import tiny_recipe
 
 from .ran import Ran, assert_one_message
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_a_folder_of_recipes_can_be_given_anywhere(
     tmp_path: Path, cli: Callable[..., Ran], place: str
 ) -> None:
-    folder = fakes.recipe_folder(tmp_path / "mine")
+    folder = tiny_recipe.recipe_folder(tmp_path / "mine")
     argv = {
         "before": ("--recipes", folder, "plan", "tiny", "--json"),
         "after": ("plan", "tiny", "--json", "--recipes", folder),
@@ -33,7 +33,7 @@ def test_a_folder_of_recipes_can_be_given_anywhere(
 def test_the_option_wins_over_the_variable(
     tmp_path: Path, cli: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CAPSULE_RECIPES", str(fakes.recipe_folder(tmp_path / "mine")))
+    monkeypatch.setenv("CAPSULE_RECIPES", str(tiny_recipe.recipe_folder(tmp_path / "mine")))
     assert cli("plan", "tiny", "--json").json["recipe"] == "tiny"
     assert_one_message(cli("plan", "node24"), 2, "No such command 'node24'")
     assert cli("plan", "node24", "--json", "--recipes", recipes_dir()).json["recipe"] == "node24"
