@@ -1,10 +1,9 @@
-"""Why programs can't start: each reason, in a tree of made files, and by each way to look at files."""
+"""Why scripts and other files can't start, in a tree of made files, and by each way to look at files."""
 
 from __future__ import annotations
 
 import io
 import os
-import struct
 import tarfile
 import tempfile
 from pathlib import Path
@@ -19,40 +18,23 @@ from capsule_build.runtime.environment import Configured, Readable
 from capsule_build.runtime.errors import TargetError, UsageError
 from capsule_build.runtime.process import ProgramMissingError, Result
 from capsule_build.runtime.sealing import Left, SealReport
-from capsule_build.runtime.why import Explanation
 from capsule_build.runtime.why import explain as why
 from capsule_build.runtime.why_files import Surroundings, files_of
 from capsule_build.runtime.why_scripts import FirstLine, first_line
 from tests.elves import ElfSpec, make_elf
-from tests.targets import Rerooted, make_tmp
+from tests.explained import explain, glibc, kinds, link, root, variables, write
+from tests.targets import make_tmp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from capsule_build.runtime import Environment
 
-GLIBC = "/lib64/ld-linux-x86-64.so.2"
-MUSL = "/lib/ld-musl-x86_64.so.1"
-LOADER = make_elf(ElfSpec(soname="ld-linux-x86-64.so.2", defines=("GLIBC_2.2.5", "GLIBC_PRIVATE")))
-LIBC = make_elf(
-    ElfSpec(
-        soname="libc.so.6",
-        needed=("ld-linux-x86-64.so.2",),
-        defines=("libc.so.6", "GLIBC_2.2.5", "GLIBC_2.9", "GLIBC_2.31", "GLIBC_PRIVATE"),
-    )
-)
-MUSL_LOADER = make_elf(ElfSpec(soname="libc.musl-x86_64.so.1"))
-
-
-class Tree(Rerooted):
-    """A folder as an environment in which nothing can be run: neither a probe nor a loader."""
-
-    def run(self, argv: Sequence[str], **_: object) -> Result:
-        raise TargetError(f"'{argv[0]}' can't be run")
+__all__ = ["root", "variables"]
 
 
 class Copied:
-    """The same without a shell: its files can be copied out, and its configuration is known."""
+    """A folder as one without a shell: its files can be copied out, and its configuration is known."""
 
     name = identity = "copied"
 
@@ -83,47 +65,6 @@ class Copied:
 
     def variables(self) -> dict[str, str]:
         return self._variables
-
-
-@pytest.fixture(autouse=True)
-def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A tree with glibc 2.31, whose programs are for this machine as far as it goes."""
-    made = make_tmp(tmp_path / "root")
-    write(made, GLIBC, LOADER)
-    write(made, "/lib/x86_64-linux-gnu/libc.so.6", LIBC)
-    return made
-
-
-def write(root: Path, path: str, data: bytes, mode: int = 0o755) -> None:
-    there = root / path.lstrip("/")
-    there.parent.mkdir(parents=True, exist_ok=True)
-    there.write_bytes(data)
-    there.chmod(mode)
-
-
-def link(root: Path, path: str, target: str) -> None:
-    there = root / path.lstrip("/")
-    there.parent.mkdir(parents=True, exist_ok=True)
-    there.symlink_to(target)
-
-
-def glibc(*needed: str, **more: object) -> bytes:
-    spec = {"interpreter": GLIBC, "needed": (*needed, "libc.so.6"), "pie": True, **more}
-    return make_elf(ElfSpec(**spec))  # type: ignore[arg-type]  # the fields of a specification
-
-
-def kinds(found: Explanation) -> list[str]:
-    return [problem.kind for problem in found.problems]
-
-
-def explain(root: Path, path: str = "/program") -> Explanation:
-    return why(path, Tree(root))
 
 
 SCRIPTS = {
@@ -225,169 +166,6 @@ def test_what_isnt_there_or_no_program(root: Path) -> None:
     assert problem.message == "'/link' is a symlink that leads back to itself: /link -> /b -> /link."
     with pytest.raises(UsageError, match="not an absolute path"):
         explain(root, "relative")
-
-
-LOADERS = {
-    "missing": (make_elf(ElfSpec(interpreter=MUSL)), "loader-missing", "is a program for musl"),
-    "a capsule's": (
-        make_elf(ElfSpec(interpreter="/tmp/agentcompass-capsules/gone/abi/glibc/ld-linux-x86-64.so.2")),
-        "loader-missing",
-        "Install the capsule again",
-    ),
-    "no loader": (make_elf(ElfSpec(interpreter="/text")), "loader-unfit", "no ELF file"),
-    "32 bits": (make_elf(ElfSpec(bits=32, interpreter=GLIBC)), "loader-unfit", "64-bit x86_64"),
-}
-
-
-@pytest.mark.parametrize("case", LOADERS)
-def test_a_loader_that_cant_be_the_one(root: Path, case: str) -> None:
-    data, kind, words = LOADERS[case]
-    write(root, "/program", data)
-    write(root, "/text", b"text")
-    found = explain(root)
-    assert kinds(found) == [kind]
-    assert words in found.problems[0].message + (found.problems[0].hint or "")
-
-
-def test_musls_loader_at_glibcs_place_is_told(root: Path) -> None:
-    (root / GLIBC.lstrip("/")).unlink()
-    write(root, MUSL, MUSL_LOADER)
-    link(root, GLIBC, MUSL)
-    write(root, "/program", glibc())
-    found = explain(root)
-    assert kinds(found) == ["other-libc"]
-    assert f"{GLIBC} -> {MUSL}" in found.problems[0].message
-
-
-def cache(entries: Mapping[str, str]) -> bytes:
-    """A loader's cache in the new format, behind a few bytes of the old one."""
-    strings, places, at = b"", [], 48 + 24 * len(entries)
-    for name, path in entries.items():
-        places.append((at + len(strings), at + len(strings) + len(name) + 1))
-        strings += f"{name}\0{path}\0".encode()
-    header = struct.pack("<20sII20x", b"glibc-ld.so.cache1.1", len(entries), len(strings))
-    table = b"".join(struct.pack("<iIIIQ", 3, key, value, 0, 0) for key, value in places)
-    return b"ld.so-1.7.0\0" + bytes(20) + header + table + strings
-
-
-@given(st.binary(max_size=120), st.integers(0, 2**32 - 1))
-def test_a_broken_cache_is_no_cache(data: bytes, count: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        root = make_tmp(Path(folder) / "root")
-        write(root, GLIBC, LOADER)
-        write(root, "/lib/x86_64-linux-gnu/libc.so.6", LIBC)
-        header = b"glibc-ld.so.cache1.1" + struct.pack("<I", count)
-        write(root, "/etc/ld.so.cache", header + data)
-        write(root, "/program", glibc("libmissing.so"))
-        assert kinds(explain(root)) == ["library-missing"]
-
-
-def test_glibcs_loader_is_followed_in_its_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = make_elf(ElfSpec(soname="x"))
-    for name in ("rpath", "variable", "cached", "default"):
-        write(root, f"/{name}/lib{name}.so", library)
-    # Each is also where only later looks would find it.
-    for name in ("rpath", "variable", "cached"):
-        write(root, f"/usr/lib/lib{name}.so", library)
-    write(root, "/usr/lib/libdefault.so", library)
-    write(root, "/variable/librpath.so", library)
-    # Of another architecture: it is passed over.
-    write(root, "/rpath/libdefault.so", make_elf(ElfSpec(machine=183)))
-    write(root, "/etc/ld.so.cache", cache({"libcached.so": "/cached/libcached.so"}))
-    needed = tuple(f"lib{name}.so" for name in ("rpath", "variable", "cached", "default"))
-    write(root, "/app/program", glibc(*needed, rpath="$ORIGIN/../rpath"))
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/variable:")
-    found = why("/app/program", Tree(root))
-    assert found.problems == []
-    assert found.libraries == [
-        ("/app/../rpath/librpath.so", "the RPATH of '/app/program'"),
-        ("/variable/libvariable.so", "LD_LIBRARY_PATH"),
-        ("/cached/libcached.so", "the loader's cache"),
-        ("/usr/lib/libdefault.so", "the loader's own folders"),
-        ("/lib/x86_64-linux-gnu/libc.so.6", "the loader's own folders"),
-    ]
-    # RUNPATH comes behind the variable, and counts for no library's library.
-    write(root, "/app/program", glibc("librpath.so", runpath="/rpath"))
-    assert why("/app/program", Tree(root)).libraries[0] == ("/variable/librpath.so", "LD_LIBRARY_PATH")
-
-
-def test_a_rpath_counts_for_what_a_library_needs_and_a_runpath_doesnt(root: Path) -> None:
-    write(root, "/own/libone.so", make_elf(ElfSpec(soname="libone.so", needed=("libtwo.so",))))
-    write(root, "/own/libtwo.so", make_elf(ElfSpec(soname="libtwo.so")))
-    write(root, "/program", glibc("libone.so", rpath="/own"))
-    assert explain(root).problems == []
-    write(root, "/program", glibc("libone.so", runpath="/own"))
-    (problem,) = explain(root).problems
-    assert (problem.kind, problem.path) == ("library-missing", "/own/libone.so")
-    assert "Its library '/own/libone.so' needs the library 'libtwo.so'" in problem.message
-
-
-def test_a_version_that_glibc_lacks_is_named_with_what_there_is(root: Path) -> None:
-    write(
-        root,
-        "/program",
-        glibc(versions={"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.100")}),
-    )
-    (problem,) = explain(root).problems
-    assert problem.kind == "version-missing"
-    assert "needs GLIBC_2.100 (and 1 more) of '/lib/x86_64-linux-gnu/libc.so.6'" in problem.message
-    assert "its newest is GLIBC_2.31" in problem.message
-
-
-def test_musls_loader_is_followed_in_its_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(root, MUSL, MUSL_LOADER)
-    library = make_elf(ElfSpec(soname="x", needed=("libc.musl-x86_64.so.1",)))
-    for path in ("/variable/libone.so", "/own/libone.so", "/own/libtwo.so", "/listed/libthree.so"):
-        write(root, path, library)
-    program = {
-        "interpreter": MUSL,
-        "needed": ("libone.so", "libtwo.so", "libthree.so", "libc.so"),
-        "pie": True,
-    }
-    write(root, "/program", make_elf(ElfSpec(**program, runpath="/own")))  # type: ignore[arg-type]
-    assert kinds(explain(root)) == ["library-missing"]
-    write(root, "/etc/ld-musl-x86_64.path", b"/elsewhere:/listed/\n/more\n")
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/variable")
-    found = explain(root)
-    assert found.problems == []
-    # The variable comes before what the program says, and libc is the loader itself.
-    assert [path for path, _ in found.libraries] == [
-        "/variable/libone.so",
-        "/own/libtwo.so",
-        "/listed/libthree.so",
-    ]
-
-
-@pytest.mark.parametrize("variable", ["LD_PRELOAD", "LD_LIBRARY_PATH"])
-def test_a_library_of_the_other_libc_in_a_variable_is_named(
-    root: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    write(
-        root,
-        "/other/libstdc++.so.6",
-        make_elf(ElfSpec(soname="libstdc++.so.6", needed=("libc.musl-x86_64.so.1",))),
-    )
-    write(root, "/program", glibc("libstdc++.so.6"))
-    monkeypatch.setenv(variable, "/other" + ("/libstdc++.so.6" if variable == "LD_PRELOAD" else ""))
-    found = explain(root)
-    assert found.problems[0].kind == "other-libc"
-    assert found.problems[0].message.startswith(f"{variable} brings '/other/libstdc++.so.6' into the process")
-    assert f"Unset {variable}" in (found.problems[0].hint or "")
-
-
-def test_musl_itself_is_known_by_its_files_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(root, "/lib/libc.musl-x86_64.so.1", make_elf(ElfSpec()))
-    write(root, "/program", glibc())
-    monkeypatch.setenv("LD_PRELOAD", "libc.musl-x86_64.so.1")
-    assert kinds(explain(root)) == ["other-libc"]
-
-
-def test_a_preloaded_file_that_isnt_there_is_only_a_note(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(root, "/program", glibc())
-    monkeypatch.setenv("LD_PRELOAD", "/nothing.so")
-    found = explain(root)
-    assert found.problems == []
-    assert "LD_PRELOAD names '/nothing.so'" in " ".join(found.notes)
 
 
 def test_without_a_shell_files_are_copied_out(root: Path) -> None:
