@@ -1,7 +1,8 @@
-"""Ending a program in an environment when its time is over, with all that it started.
+"""Ending a program in an environment when it is given up, with all that it started.
 
-An engine that is asked to give up leaves what runs in the container running. So a program gets a variable of
-its own, which its children inherit, and whatever has that is killed there.
+Its time may be over, or this process is interrupted. An engine that is asked to give up leaves what runs in
+the container running. So a program gets a variable of its own, which its children inherit, and whatever has
+that is killed there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from .errors import CapsuleError
-from .process import CommandError
+from .process import ProgramMissingError
 from .target import SHELL
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ done
 def run_in_time(
     environment: Environment, argv: Sequence[str], *, env: Mapping[str, str] | None, timeout: float
 ) -> Result:
-    """Run a program as `Environment.run` does, and end it there, with its children, if it has to be given up.
+    """Run a program as `Environment.run` does, and end it there, with its children, if it is given up.
 
+    That may be for its time or its output, or for whatever else is raised here meanwhile, as by a Ctrl-C.
     A child that threw its variables away goes on. So does everything in an environment without a shell.
 
     Args:
@@ -62,7 +64,9 @@ def run_in_time(
     token = secrets.token_hex(16)
     try:
         return environment.run(argv, env={**(env or {}), VARIABLE: token}, timeout=timeout)
-    except CommandError:
+    except ProgramMissingError:
+        raise
+    except BaseException:
         # That it can't be ended adds nothing to what is said.
         with contextlib.suppress(CapsuleError):
             environment.run([SHELL, "-c", _END, "end", f"{VARIABLE}={token}"], timeout=_SECONDS)

@@ -1,18 +1,23 @@
-"""What runs natively in a container and takes too long is ended there, and not only given up."""
+"""What runs natively in a container and is given up, for its time or an interrupt, is ended there, too."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from capsule_build.runtime import SetUpError, Store, open_environment, parse_harness, set_up
+from capsule_build.runtime.process import run
 from tests.integration.test_runtime_containers import podman_limits, running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from capsule_build.runtime import Environment
     from tests.integration.test_runtime_containers import Containers
 
@@ -26,6 +31,12 @@ CHECKS = {
     "install_command": r"printf '#!/bin/sh\nsleep 984 & sleep 985; :\n' >/bin/hangs && chmod +x /bin/hangs",
     "check_command": ["hangs"],
     "check_timeout": 2,
+}
+CAPSULE = Path(sys.executable).with_name("capsule")
+ONCE = {
+    "entrypoint": "made",
+    "install_command": "if [ ! -e /begun ]; then >/begun; (sleep 986; :) & sleep 987; fi;"
+    r" printf '#!/bin/sh\necho works\n' >/bin/made && chmod +x /bin/made",
 }
 
 
@@ -50,3 +61,33 @@ def test_what_takes_too_long_is_ended_in_the_container(
     assert time.monotonic() - begun < 60
     # Others' go on.
     assert sleepers(environment) == [OTHERS]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+@pytest.mark.parametrize("kind", ["bullseye", "musl"])
+def test_what_is_interrupted_is_ended_in_the_container_and_the_next_one_succeeds(
+    running: Containers, tmp_path: Path, kind: str, number: signal.Signals, code: int
+) -> None:
+    where = running.start(kind)
+    environment = open_environment(where)
+    environment.run(["/bin/sh", "-c", f"{OTHERS} >/dev/null 2>&1 &"])
+    harness = tmp_path / "harness.json"
+    harness.write_text(json.dumps(ONCE))
+    words = [str(CAPSULE), "setup", str(harness), where, "--data-dir", str(tmp_path)]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as one:
+        deadline = time.monotonic() + 60
+        while len(sleepers(environment)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert len(sleepers(environment)) == 3
+        # As a terminal does it: all of the group hear it.
+        os.killpg(one.pid, number)
+        printed, _ = one.communicate(timeout=60)
+    assert (one.returncode, b"Traceback" in printed) == (code, False), printed
+    assert sleepers(environment) == [OTHERS]
+    again = run(words, timeout=120, check=False)
+    assert again.code == 0, again.error_text
+    assert environment.run([again.text.strip()]).text == "works\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -29,7 +32,27 @@ def test_what_does_not_end_in_time_is_ended_with_its_children(tmp_path: Path, va
         run_in_time(
             LocalEnvironment(), ["/bin/sh", "-c", DETACHES, "sh", str(noted)], env={"A": value}, timeout=1
         )
-    process = int(noted.read_text())
+    assert_ends(int(noted.read_text()))
+
+
+def test_what_is_interrupted_is_ended_with_its_children(tmp_path: Path) -> None:
+    noted = tmp_path / "process"
+
+    def interrupt() -> None:
+        while not (noted.exists() and noted.read_text()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    argv = ["/bin/sh", "-c", DETACHES, "sh", str(noted)]
+    with pytest.raises(KeyboardInterrupt):
+        run_in_time(LocalEnvironment(), argv, env=None, timeout=60)
+    thread.join()
+    assert_ends(int(noted.read_text()))
+
+
+def assert_ends(process: int) -> None:
     deadline = time.monotonic() + 10
     while is_running(process) and time.monotonic() < deadline:
         time.sleep(0.05)
