@@ -18,7 +18,6 @@ import time
 
 from . import wasmtime_abi as abi
 from .machine import THREAD_STACK_BYTES
-from .memory import LinearMemories
 from .records import Record
 from .wasmtime_abi import WasmError, check, lib
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from .grants import OpenFolder
     from .javascript.image import MemoryCarrier
     from .machine import Machine
+    from .memory import Memory
 
 GRACE_SECONDS: Final = 0.06
 """How long after its time an instance may take to notice. Then it is abandoned."""
@@ -96,7 +96,6 @@ _running: dict[int, Instance] = {}
 _identities = itertools.count(1)
 _starting = _thread.allocate_lock()
 _abandoned: set[int] = set()
-_memories = LinearMemories()
 
 
 def answer(context: int, request: bytes) -> bytes:
@@ -215,16 +214,15 @@ class Instance:
         store = lib.wasmtime_store_new(self._machine.engine, self.identity, abi.NO_FINALIZER)
         self._context = lib.wasmtime_store_context(store)
         _running[self.identity] = self
-        memory = None
+        memory: Memory | None = None
         try:
             self._configure(store)
             handle = abi.InstanceHandle()
-            with _memories.lock:
-                error = lib.wasmtime_component_linker_instantiate(
-                    self._machine.linker, self._context, self._machine.component, ctypes.byref(handle)
-                )
-                check(error)
-                memory = _memories.add()
+            error = lib.wasmtime_component_linker_instantiate(
+                self._machine.linker, self._context, self._machine.component, ctypes.byref(handle)
+            )
+            memory = self._machine.memories.taken()
+            check(error)
             kind, text = "answer", self._answered(handle, memory)
         except WasmError as error:
             kind, text = self._why(error)
@@ -232,17 +230,15 @@ class Instance:
             kind, text = "trap", f"{type(error).__name__}: {error}".encode()
         try:
             fuel = self.setup.fuel - self.fuel_left()
-            self._outcome = Outcome(kind, text, fuel, _memories.size(memory))
+            self._outcome = Outcome(kind, text, fuel, 0 if memory is None else memory.size)
         finally:
             _abandoned.discard(self.identity)
-            with _memories.lock:
-                # Who waits goes on before it is taken apart; but no other one is made before that is done.
-                self._done.release()
-                lib.wasmtime_store_delete(store)
-                _memories.forget(memory)
+            # Who waits goes on before it is taken apart.
+            self._done.release()
+            lib.wasmtime_store_delete(store)
             del _running[self.identity]
 
-    def _answered(self, handle: abi.InstanceHandle, memory: int | None) -> bytes:
+    def _answered(self, handle: abi.InstanceHandle, memory: Memory | None) -> bytes:
         if self.setup.preparation is not None:
             self._call(handle, self.setup.preparation)
         self._asked.acquire()
@@ -276,16 +272,16 @@ class Instance:
             # It was cancelled before: the epoch that would have told it is past.
             lib.wasmtime_context_set_epoch_deadline(self._context, 0)
 
-    def _carried(self, handle: abi.InstanceHandle, request: bytes, memory: int | None) -> bytes:
+    def _carried(self, handle: abi.InstanceHandle, request: bytes, memory: Memory | None) -> bytes:
         carrier = self.setup.carrier
         if carrier is None:
             return self._call(handle, request)
         if memory is None:
-            raise WasmError("it can't be told where the guest's memory is")
-        carrier.begin(memory, lambda: _memories.size(memory), lambda asked: self._call(handle, asked))
+            raise WasmError("the guest has no memory of its own")
+        carrier.begin(memory.address, lambda: memory.size, lambda asked: self._call(handle, asked))
         self.set_fuel(self.setup.fuel)
         text = self._call(handle, request)
-        carrier.end(memory, _memories.size(memory))
+        carrier.end(memory.address, memory.size)
         return text
 
     def _call(self, handle: abi.InstanceHandle, request: bytes) -> bytes:

@@ -7,8 +7,10 @@ import os
 
 from . import guest
 from . import wasmtime_abi as abi
+from .memory import Image, Memories
 from .records import Record
-from .store import FORMAT, Store, prepare
+from .separating import separate
+from .store import FORMAT, Guest, Store, prepare
 from .wasmtime_abi import HOST_CALLBACK, NO_FINALIZER, WasmError, check, lib
 
 TYPE_CHECKING = False
@@ -88,6 +90,8 @@ class Machine:
         if self._kind.waits:
             lib.wasmtime_config_wasm_component_model_async_set(config, True)
             lib.wasmtime_config_async_stack_size_set(config, self._kind.stack + _CALLBACK_STACK_BYTES)
+        self.memories = Memories(self._kind.smallest)
+        self.memories.serve(config)
         self.engine: int = lib.wasm_engine_new_with_config(config)
         self.store = store or Store()
         self.key = self._kind.key()
@@ -147,32 +151,36 @@ class Machine:
     def _load(self, say: Callable[[str], None]) -> int:
         store, key = self.store, self.key
         for _ in range(2):
-            handle = store.open(key)
-            if handle is None:
+            files = store.open(key)
+            if files is None:
                 prepare(store, key, self._kind.make, self._compile, say, language=self._kind.language)
                 continue
             component = ctypes.c_void_p()
             try:
                 # By the descriptor that was checked; the name may mean another file by now.
-                path = f"/proc/self/fd/{handle}".encode()
+                path = f"/proc/self/fd/{files.code}".encode()
                 error = lib.wasmtime_component_deserialize_file(self.engine, path, ctypes.byref(component))
                 check(error)
             except WasmError:
                 # Compiled for another processor, in a home that machines share.
                 store.remove(key)
+                os.close(files.image)
                 continue
             finally:
-                os.close(handle)
+                os.close(files.code)
             if component.value is not None:
+                self.memories.image = Image(files.image, os.fstat(files.image).st_size)
                 return component.value
         raise WasmError("The compiled guest can't be kept, or isn't what was compiled.")
 
-    def _compile(self, wasm: bytes) -> bytes:
+    def _compile(self, wasm: bytes) -> Guest:
+        separated = separate(wasm)
         component = ctypes.c_void_p()
-        check(lib.wasmtime_component_new(self.engine, wasm, len(wasm), ctypes.byref(component)))
+        code = separated.code
+        check(lib.wasmtime_component_new(self.engine, code, len(code), ctypes.byref(component)))
         serialized = abi.ByteVec()
         check(lib.wasmtime_component_serialize(component, ctypes.byref(serialized)))
-        return abi.take_bytes(serialized)
+        return Guest(abi.take_bytes(serialized), separated.image)
 
 
 def guest_key() -> str:

@@ -1,183 +1,237 @@
-"""How much memory an instance has: Wasmtime's C interface doesn't say, but the kernel does.
+"""The linear memories that instances have: made by the host, and used again.
 
-A memory is a part of the address space that stands alone between guard pages, and it begins with pages that
-are mapped from the compiled guest. Its accessible length is its size, and that never shrinks.
+A memory begins as the guest's image (`separating`), mapped from its file: each page that an instance writes
+to becomes this process's own. When the instance is gone, these pages are written back to what they were, and
+the memory waits for the next instance, which finds them there: to take and fill a page for each that is
+written to was two fifths of a short task. What is written back is what the kernel says was written to; where
+it doesn't say (Linux before 6.7), or where that is much, the memory is unmapped and the next one is new.
 
-The kernel is asked for single parts, where it can be (Linux 6.11): a list of all takes a tenth of a task.
+Interface: `wasmtime_config_host_memory_creator_set` in `wasmtime/config.h`.
 """
 
 from __future__ import annotations
 
 import _thread
 import ctypes
-import os
 
-from .records import Record
+from . import wasmtime_abi as abi
+from .pagemap import page_map
+from .wasmtime_abi import WasmError, lib
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
-_MAPS: Final = "/proc/self/maps"
-_COMPILED: Final = b".cwasm"
+MAX_KEPT_BYTES: Final = 32 << 20
+"""Of memory that instances have written to, and that one of them leaves to the next."""
 
-# linux/fs.h
-_PROCMAP_QUERY: Final = 0xC0686611
-_READABLE: Final = 0x01
-_WRITABLE: Final = 0x02
-_OR_NEXT: Final = 0x10
-_OF_FILE: Final = 0x20
-_NAME_BYTES: Final = 4096
+MAX_IDLE: Final = 2
+"""Memories of one size that wait for instances."""
 
-_ioctl = ctypes.CDLL(None).ioctl
-_ioctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)
+# sys/mman.h
+_NONE, _READ, _READ_WRITE = 0, 1, 3
+_PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE = 0x02, 0x10, 0x20, 0x4000
+_FAILED: Final = ctypes.c_size_t(-1).value
 
-
-class _Query(ctypes.Structure):
-    """`struct procmap_query`."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint64),
-        ("flags", ctypes.c_uint64),
-        ("address", ctypes.c_uint64),
-        ("start", ctypes.c_uint64),
-        ("end", ctypes.c_uint64),
-        ("is", ctypes.c_uint64),
-        ("page_size", ctypes.c_uint64),
-        ("offset", ctypes.c_uint64),
-        ("inode", ctypes.c_uint64),
-        ("device", ctypes.c_uint32 * 2),
-        ("name_size", ctypes.c_uint32),
-        ("build_id_size", ctypes.c_uint32),
-        ("name", ctypes.c_uint64),
-        ("build_id", ctypes.c_uint64),
-    )
+# Short ones keep the interpreter's lock: to let go of it and get it back takes longer.
+_libc = ctypes.PyDLL(None, use_errno=True)
+_mmap, _mprotect, _munmap = _libc.mmap, _libc.mprotect, _libc.munmap
+_mmap.restype = ctypes.c_size_t
+_mmap.argtypes = (*(ctypes.c_size_t,) * 2, *(ctypes.c_int,) * 3, ctypes.c_long)
+_mprotect.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
+_munmap.argtypes = (ctypes.c_size_t, ctypes.c_size_t)
+_copy = ctypes.memmove
 
 
-class Region(Record):
-    """Accessible pages: the addresses of the first byte and of the one behind the last."""
+class Image:
+    """What memories begin with.
 
-    start: int
-    end: int
-
-
-class LinearMemories:
-    """The memories of the instances of this process.
-
-    Attributes:
-        lock: Held while a memory is made and added, or unmapped and forgotten, so that what is new is told
-            right.
+    Args:
+        handle: A descriptor of the file that holds it.
+        length: Its bytes: whole pages.
     """
 
-    def __init__(self) -> None:
-        self.lock = _thread.allocate_lock()
-        self._known: set[int] = set()
-        self._maps: _Maps | None = None
-
-    def add(self) -> int | None:
-        """Return the address of the memory that wasn't there before, if it can be told."""
-        maps = self._asked()
-        found = maps.memories() if maps.can_be_asked else [region.start for region in regions()]
-        new = [start for start in found if start not in self._known]
-        if len(new) != 1:
-            return None
-        self._known.add(new[0])
-        return new[0]
-
-    def size(self, start: int | None) -> int:
-        """Return the size in bytes of a memory that is still there; 0 if it is unknown."""
-        if start is None:
-            return 0
-        maps = self._asked()
-        if maps.can_be_asked:
-            return maps.end(start) - start
-        return next((region.end - region.start for region in regions() if region.start == start), 0)
-
-    def forget(self, start: int | None) -> None:
-        """Let go of a memory, when it is unmapped and `lock` still held: its address can come back."""
-        if start is not None:
-            self._known.discard(start)
-
-    def _asked(self) -> _Maps:
-        if self._maps is None or self._maps.process != os.getpid():
-            self._maps = _Maps()
-        return self._maps
+    def __init__(self, handle: int, length: int) -> None:
+        self.handle = handle
+        self.length = length
+        self.address = _mapped(0, length, _READ, _PRIVATE, handle) if length else 0
 
 
-class _Maps:
-    """The kernel's list of this process's parts of the address space, asked for single ones.
+class Memory:
+    """A linear memory: accessible pages, and pages behind them that it can grow by, or that only guard it.
+
+    Args:
+        minimum: Bytes that are accessible from the beginning on.
+        reserved: Bytes that it can grow to where it is.
+        guard: Bytes behind those, that are never accessible.
+        image: What it begins with; `None`: zeros.
 
     Attributes:
-        process: The process that it is of: one that is forked has its own.
-        can_be_asked: Whether this kernel can be.
+        address: Of its first byte.
+        size: Bytes that are accessible.
+
+    Raises:
+        WasmError: The system has no room for it.
     """
 
-    def __init__(self) -> None:
-        self.process = os.getpid()
-        self._handle = os.open(_MAPS, os.O_RDONLY | os.O_CLOEXEC)
-        self._compiled: dict[tuple[int, int, int], bool] = {}
-        self.can_be_asked = self._find(0, _READABLE | _OR_NEXT) is not None
+    def __init__(self, minimum: int, reserved: int, guard: int, image: Image | None) -> None:
+        self.minimum = minimum
+        self.reserved = reserved
+        self.size = 0
+        self._image = image
+        self._whole = reserved + guard
+        self.address = _mapped(0, self._whole, _NONE, _PRIVATE | _ANONYMOUS | _NORESERVE, -1)
+        try:
+            if image is not None and image.length:
+                _mapped(self.address, image.length, _READ_WRITE, _PRIVATE | _FIXED, image.handle)
+                self.size = image.length
+            self.grow(minimum)
+        except BaseException:
+            self.unmap()
+            raise
 
-    def memories(self) -> list[int]:
-        """Return where memories begin."""
-        starts = []
-        address = 0
-        while found := self._find(address, _READABLE | _WRITABLE | _OF_FILE | _OR_NEXT):
-            address = found.end
-            if self._is_compiled(found):
-                start = found.start
-                # What is mapped from the file needn't be the first of it.
-                while before := self._find(start - 1, _READABLE | _WRITABLE):
-                    start = before.start
-                starts.append(start)
-        return starts
+    def grow(self, size: int) -> None:
+        """Make it so many bytes large.
 
-    def end(self, start: int) -> int:
-        """Return where the accessible pages end that begin at an address."""
-        end: int = start
-        while found := self._find(end, _READABLE | _WRITABLE):
-            end = found.end
-        return end
+        Raises:
+            WasmError: The system has no room for that.
+        """
+        if size > self.reserved:
+            raise WasmError(f"A memory of {self.reserved} bytes can't grow to {size}.")
+        _protect(self.address + self.size, size - self.size, _READ_WRITE)
+        self.size = size
 
-    def _is_compiled(self, found: _Query) -> bool:
-        file = (found.inode, *found.device)
-        if file not in self._compiled:
-            name = ctypes.create_string_buffer(_NAME_BYTES)
-            self._find(found.start, 0, name)
-            self._compiled[file] = _COMPILED in name.value
-        return self._compiled[file]
-
-    def _find(
-        self, address: int, flags: int, name: ctypes.Array[ctypes.c_char] | None = None
-    ) -> _Query | None:
-        query = _Query(ctypes.sizeof(_Query), flags, address)
-        if name is not None:
-            query.name_size, query.name = len(name), ctypes.addressof(name)
-        return None if _ioctl(self._handle, _PROCMAP_QUERY, ctypes.byref(query)) else query
-
-
-def regions(maps: str = _MAPS) -> list[Region]:
-    """Return all memories. Format: proc_pid_maps(5)."""
-    with open(maps, "rb") as stream:
-        lines = stream.read().decode("utf-8", "surrogateescape").splitlines()
-    found: list[Region] = []
-    start = end = 0
-    marked = False
-    for line in lines:
-        addresses, _, rest = line.partition(" ")
-        low, _, high = addresses.partition("-")
-        if rest.startswith("rw-p") and end == int(low, 16):
-            end = int(high, 16)
-        else:
-            if marked:
-                found.append(Region(start, end))
-            marked = False
-            if not rest.startswith("rw-p"):
-                start = end = 0
+    def renew(self) -> bool:
+        """Make it as new. `False`: it can't be told how, or that isn't worth it, and it is to be unmapped."""
+        written = page_map().written(self.address, self.address + self.size)
+        if written is None:
+            return False
+        length = 0 if self._image is None else self._image.length
+        behind = self.address + length
+        distance = 0 if self._image is None else self._image.address - self.address
+        kept = 0
+        # Some two hundred after a short task: this is much of what the host does for one.
+        for start, stop, _ in written:
+            kept += stop - start
+            if kept > MAX_KEPT_BYTES:
+                return False
+            if stop <= behind:
+                _copy(start, start + distance, stop - start)
                 continue
-            start, end = int(low, 16), int(high, 16)
-        marked = marked or _COMPILED.decode() in rest
-    if marked:
-        found.append(Region(start, end))
+            if start < behind:
+                _copy(start, start + distance, behind - start)
+            zeros = max(start, behind)
+            ctypes.memset(zeros, 0, stop - zeros)
+        if self.size > self.minimum:
+            _protect(self.address + self.minimum, self.size - self.minimum, _NONE)
+            self.size = self.minimum
+        return True
+
+    def unmap(self) -> None:
+        """Give it back to the system."""
+        _munmap(self.address, self._whole)
+
+
+class Memories:
+    """The memories of the instances of one engine.
+
+    Args:
+        minimum: Bytes that the guest's own memory begins with; others are those of a component's adapters.
+
+    Attributes:
+        image: What the guest's own memory begins with. To be set before an instance is made.
+    """
+
+    def __init__(self, minimum: int) -> None:
+        self.image: Image | None = None
+        self._minimum = minimum
+        self._used: dict[int, Memory] = {}
+        self._idle: dict[int, list[Memory]] = {}
+        self._of_threads: dict[int, Memory] = {}
+        # Wasmtime calls these for as long as the engine is there: as long as the process.
+        self._get = abi.MEMORY_GET_CALLBACK(self._tell)
+        self._grow = abi.MEMORY_GROW_CALLBACK(self._grown)
+        self._finalizer = abi.FINALIZER(self._let_go)
+        self._creator = abi.MemoryCreator(0, abi.NEW_MEMORY_CALLBACK(self._new), abi.NO_FINALIZER)
+
+    def serve(self, config: int) -> None:
+        """Have an engine that is configured so take its memories from here."""
+        lib.wasmtime_config_host_memory_creator_set(config, ctypes.byref(self._creator))
+
+    def taken(self) -> Memory | None:
+        """Return the guest's own memory that this thread was given last, once."""
+        return self._of_threads.pop(_thread.get_ident(), None)
+
+    def _new(
+        self,
+        _environment: int | None,
+        _type: int | None,
+        minimum: int,
+        _maximum: int,
+        reserved: int,
+        guard: int,
+        result: Any,
+    ) -> int:
+        try:
+            memory = self._waiting(minimum) or self._made(minimum, reserved, guard)
+        except Exception as error:
+            return abi.new_error(str(error))
+        self._used[memory.address] = memory
+        if minimum == self._minimum:
+            self._of_threads[_thread.get_ident()] = memory
+        given = result[0]
+        given.environment, given.get, given.grow = memory.address, self._get, self._grow
+        given.finalizer = self._finalizer
+        return 0
+
+    def _waiting(self, minimum: int) -> Memory | None:
+        try:
+            # One step of the interpreter: two threads never get the same.
+            return self._idle[minimum].pop()
+        except LookupError:
+            return None
+
+    def _made(self, minimum: int, reserved: int, guard: int) -> Memory:
+        image = self.image if minimum == self._minimum else None
+        if image is not None and image.length > minimum:
+            raise WasmError(f"The guest's data needs {image.length} bytes of memory, and it has {minimum}.")
+        return Memory(minimum, reserved, guard, image)
+
+    def _tell(self, address: int, size: Any, capacity: Any) -> int:
+        memory = self._used[address]
+        size[0], capacity[0] = memory.size, memory.reserved
+        return address
+
+    def _grown(self, address: int, size: int) -> int:
+        try:
+            self._used[address].grow(size)
+        except Exception as error:
+            return abi.new_error(str(error))
+        return 0
+
+    def _let_go(self, address: int) -> None:
+        memory = self._used.pop(address)
+        idle = self._idle.setdefault(memory.minimum, [])
+        if len(idle) < MAX_IDLE and memory.renew():
+            idle.append(memory)
+        else:
+            memory.unmap()
+
+
+def _mapped(address: int, length: int, protection: int, flags: int, handle: int) -> int:
+    found: int = _mmap(address, length, protection, flags, handle, 0)
+    if found == _FAILED:
+        raise _failed(length)
     return found
+
+
+def _protect(address: int, length: int, protection: int) -> None:
+    if length and _mprotect(address, length, protection):
+        raise _failed(length)
+
+
+def _failed(length: int) -> WasmError:
+    import os
+
+    return WasmError(f"The system gives no memory of {length} bytes: {os.strerror(ctypes.get_errno())}.")

@@ -1,5 +1,7 @@
 """The compiled guest: made once per machine and user, kept in a private folder, checked before each use.
 
+It has two files: its code, and the image that its memory begins with.
+
 Machine code that is loaded is trusted as this program itself is. So it is only taken from a folder and a file
 that belong to this user and that nobody else can write to or read, and only if it is byte for byte what was
 compiled: its digest is compared, or, when the file's inode, size and times are those of the last comparison,
@@ -14,6 +16,7 @@ import stat
 from ..runtime.errors import CapsuleError
 from . import jsontext
 from . import wasmtime_abi as abi
+from .records import Record
 
 TYPE_CHECKING = False
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 CACHE_VARIABLE: Final = "CAPSULE_CACHE_DIR"
-FORMAT: Final = 1
-"""Changed when `machine` configures Wasmtime in another way."""
+FORMAT: Final = 2
+"""Changed when `machine` configures Wasmtime in another way, or what is kept of a guest changes."""
 
 PREPARING: Final = "Preparing the sandbox, once on this machine: {} ..."
 """What is said before each step that takes its time. How long: docs/tasks.md."""
@@ -33,6 +36,28 @@ MAX_COMPILED: Final = 3
 
 MAX_NOTES: Final = 1000
 MAX_NOTE_BYTES: Final = 1 << 20
+
+
+_CODE, _IMAGE = "cwasm", "image"
+
+
+class Guest(Record):
+    """A compiled guest.
+
+    Attributes:
+        code: Its machine code.
+        image: What its memory begins with.
+    """
+
+    code: bytes
+    image: bytes
+
+
+class GuestFiles(Record):
+    """The files of a compiled guest: descriptors, which the caller closes."""
+
+    code: int
+    image: int
 
 
 class StoreError(CapsuleError):
@@ -58,13 +83,13 @@ class Store:
     def __init__(self, root: str | None = None) -> None:
         self.root = root or default_root()
 
-    def open(self, key: str) -> int | None:
-        """Return a descriptor of a compiled guest, which the caller closes; `None`: there is none to use.
+    def open(self, key: str) -> GuestFiles | None:
+        """Return the files of a compiled guest; `None`: there is none to use.
 
-        A file that isn't what was compiled is removed.
+        One that isn't what was compiled is removed.
 
         Raises:
-            StoreError: The folder, or the file, could have been written by somebody else.
+            StoreError: The folder, or a file, could have been written by somebody else.
         """
         try:
             folder = os.lstat(self.root)
@@ -75,41 +100,56 @@ class Store:
         if not stat.S_ISDIR(folder.st_mode):
             raise StoreError(f"{self.root} is not a folder.", hint="Remove it.")
         require_private(folder, self.root)
-        path = f"{self.root}/{key}.cwasm"
+        handles: list[int] = []
+        try:
+            # One that is open when the next one fails is in the list, and so is closed.
+            handles.extend(self._opened(f"{self.root}/{key}.{suffix}") for suffix in (_CODE, _IMAGE))
+            # Without a record another process may just be keeping it.
+            record = self._record(key)
+            files = GuestFiles(*handles)
+            if record is not None and self._are_genuine(key, files, record):
+                handles.clear()
+                return files
+            if record is not None:
+                self.remove(key)
+        except FileNotFoundError:
+            pass
+        finally:
+            for handle in handles:
+                os.close(handle)
+        return None
+
+    def _opened(self, path: str) -> int:
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None
+            raise
         except OSError as error:
             raise StoreError(f"{path} can't be opened: {error.strerror}.", hint="Remove it.") from error
         try:
             require_private(os.fstat(handle), path)
-            if self._is_genuine(key, handle):
-                return handle
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)
-        self.remove(key)
-        return None
+        return handle
 
-    def put(self, key: str, compiled: bytes, *, made_from: str | None = None) -> None:
+    def put(self, key: str, guest: Guest, *, made_from: str | None = None) -> None:
         """Keep a compiled guest.
 
         Args:
             key: Its name: its kind, a dash, and what it was made from.
-            compiled: Its machine code.
+            guest: The guest.
             made_from: The SHA-256 of the WebAssembly that it was compiled from.
 
         Raises:
             StoreError: The folder isn't private, or can't be written.
         """
         try:
-            self._put(key, compiled, made_from)
+            self._put(key, guest, made_from)
         except OSError as error:
             raise _unusable(self.root, error) from error
 
-    def _put(self, key: str, compiled: bytes, made_from: str | None) -> None:
+    def _put(self, key: str, guest: Guest, made_from: str | None) -> None:
         import hashlib
 
         from ..runtime.files import write_atomically
@@ -117,15 +157,16 @@ class Store:
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         require_private(os.lstat(self.root), self.root)
         self.remove(key)
-        path = f"{self.root}/{key}"
-        write_atomically(_path(f"{path}.cwasm"), compiled, mode=0o600)
+        record: dict[str, Any] = {"made_from": made_from}
+        for suffix, content in ((_IMAGE, guest.image), (_CODE, guest.code)):
+            path = f"{self.root}/{key}.{suffix}"
+            write_atomically(_path(path), content, mode=0o600)
+            record[suffix] = {
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "seen": identity(os.stat(path)),
+            }
         self._prune(_kind(key))
-        record = {
-            "sha256": hashlib.sha256(compiled).hexdigest(),
-            "made_from": made_from,
-            "seen": identity(os.stat(f"{path}.cwasm")),
-        }
-        write_atomically(_path(f"{path}.json"), jsontext.dumps(record).encode(), mode=0o600)
+        write_atomically(_path(f"{self.root}/{key}.json"), jsontext.dumps(record).encode(), mode=0o600)
 
     def _prune(self, kind: str) -> None:
         """Keep the newest few of a kind.
@@ -137,10 +178,10 @@ class Store:
             times = {
                 entry.name: entry.stat().st_mtime_ns
                 for entry in entries
-                if entry.name.endswith(".cwasm") and _kind(entry.name) == kind
+                if entry.name.endswith(f".{_CODE}") and _kind(entry.name) == kind
             }
         for name in sorted(times, key=times.__getitem__)[:-MAX_COMPILED]:
-            self.remove(name.removesuffix(".cwasm"))
+            self.remove(name.removesuffix(f".{_CODE}"))
 
     def made_from(self, key: str) -> str | None:
         """Return the SHA-256 of the WebAssembly that a compiled guest was made from, where it is known."""
@@ -149,8 +190,8 @@ class Store:
 
     def remove(self, key: str) -> None:
         """Forget a compiled guest."""
-        for suffix in (".json", ".cwasm"):
-            _unlink(f"{self.root}/{key}{suffix}")
+        for suffix in ("json", _CODE, _IMAGE):
+            _unlink(f"{self.root}/{key}.{suffix}")
 
     def lock(self) -> int:
         """Let one process at a time compile; the caller closes what is returned.
@@ -173,25 +214,19 @@ class Store:
             raise
         return handle
 
-    def _is_genuine(self, key: str, handle: int) -> bool:
-        record = self._record(key)
-        if record is None:
-            return False
-        if record["seen"] == identity(os.fstat(handle)):
-            return True
-        import hashlib
+    def _are_genuine(self, key: str, files: GuestFiles, record: dict[str, Any]) -> bool:
+        compared = False
+        for suffix, handle in ((_CODE, files.code), (_IMAGE, files.image)):
+            if record[suffix]["seen"] == identity(os.fstat(handle)):
+                continue
+            if _digest(handle) != record[suffix]["sha256"]:
+                return False
+            record[suffix]["seen"] = identity(os.fstat(handle))
+            compared = True
+        if compared:
+            from ..runtime.files import write_atomically
 
-        digest = hashlib.sha256()
-        offset = 0
-        while chunk := os.pread(handle, 1 << 20, offset):
-            digest.update(chunk)
-            offset += len(chunk)
-        if digest.hexdigest() != record["sha256"]:
-            return False
-        from ..runtime.files import write_atomically
-
-        record["seen"] = identity(os.fstat(handle))
-        write_atomically(_path(f"{self.root}/{key}.json"), jsontext.dumps(record).encode(), mode=0o600)
+            write_atomically(_path(f"{self.root}/{key}.json"), jsontext.dumps(record).encode(), mode=0o600)
         return True
 
     def _record(self, key: str) -> dict[str, Any] | None:
@@ -199,9 +234,11 @@ class Store:
             record = jsontext.loads(self.note(f"{key}.json") or b"null")
         except ValueError:
             return None
-        if isinstance(record, dict) and isinstance(record.get("sha256"), str) and "seen" in record:
-            return record
-        return None
+        if not isinstance(record, dict):
+            return None
+        of_files = [record.get(suffix) for suffix in (_CODE, _IMAGE)]
+        whole = all(isinstance(one, dict) and {"sha256", "seen"} <= one.keys() for one in of_files)
+        return record if whole else None
 
     def note(self, name: str, *, limit: int = MAX_NOTE_BYTES) -> bytes | None:
         """Return what a small file holds, or `None` when there is none.
@@ -237,6 +274,17 @@ class Store:
             for other in others:
                 _unlink(f"{self.root}/{other}")
         write_atomically(_path(f"{self.root}/{name}"), data, mode=0o600)
+
+
+def _digest(handle: int) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    offset = 0
+    while chunk := os.pread(handle, 1 << 20, offset):
+        digest.update(chunk)
+        offset += len(chunk)
+    return digest.hexdigest()
 
 
 def _unusable(root: str, error: OSError) -> StoreError:
@@ -291,7 +339,7 @@ def prepare(
     store: Store,
     key: str,
     make: Callable[[Callable[[str], None]], bytes],
-    compile_guest: Callable[[bytes], bytes],
+    compile_guest: Callable[[bytes], Guest],
     say: Callable[[str], None],
     *,
     language: str,
@@ -310,9 +358,10 @@ def prepare(
 
     lock = store.lock()
     try:
-        handle = store.open(key)
-        if handle is not None:
-            os.close(handle)
+        files = store.open(key)
+        if files is not None:
+            os.close(files.code)
+            os.close(files.image)
             return
         wasm = make(say)
         say(PREPARING.format(f"compiling {language}'s guest"))

@@ -89,6 +89,52 @@ OUTPUT_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p, cty
 FINALIZER: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 NO_FINALIZER: Final = FINALIZER()
 
+MEMORY_GET_CALLBACK: Final = ctypes.CFUNCTYPE(
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_size_t),
+    ctypes.POINTER(ctypes.c_size_t),
+)
+"""What tells of a memory of the host: returns its address, gives its size, and what it can grow to."""
+
+MEMORY_GROW_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t)
+"""What makes such a memory so many bytes large: returns an error to own, or 0."""
+
+
+class LinearMemory(ctypes.Structure):
+    """`wasmtime_linear_memory_t`."""
+
+    _fields_ = (
+        ("environment", ctypes.c_void_p),
+        ("get", MEMORY_GET_CALLBACK),
+        ("grow", MEMORY_GROW_CALLBACK),
+        ("finalizer", FINALIZER),
+    )
+
+
+NEW_MEMORY_CALLBACK: Final = ctypes.CFUNCTYPE(
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_size_t,
+    ctypes.c_size_t,
+    ctypes.c_size_t,
+    ctypes.POINTER(LinearMemory),
+)
+"""What makes one: gets its least and most bytes, those to reserve and to guard it; returns an error, or 0."""
+
+
+class MemoryCreator(ctypes.Structure):
+    """`wasmtime_memory_creator_t`."""
+
+    _fields_ = (
+        ("environment", ctypes.c_void_p),
+        ("new_memory", NEW_MEMORY_CALLBACK),
+        ("finalizer", FINALIZER),
+    )
+
+
 _P, _SIZE, _BOOL, _NAME = Pointer, ctypes.c_size_t, ctypes.c_bool, ctypes.c_char_p
 _I64, _U64 = ctypes.c_int64, ctypes.c_uint64
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
@@ -104,6 +150,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "wasmtime_config_async_stack_size_set": (None, (_P, _SIZE)),
     "wasmtime_config_consume_fuel_set": (None, (_P, _BOOL)),
     "wasmtime_config_epoch_interruption_set": (None, (_P, _BOOL)),
+    "wasmtime_config_host_memory_creator_set": (None, (_P, _P)),
     "wasmtime_config_max_wasm_stack_set": (None, (_P, _SIZE)),
     "wasmtime_config_wasm_component_model_async_set": (None, (_P, _BOOL)),
     "wasmtime_config_wasm_component_model_set": (None, (_P, _BOOL)),

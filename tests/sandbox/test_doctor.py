@@ -42,7 +42,7 @@ def cache(bench: Bench) -> Path:
 
 def give(cache: Path, key: str) -> None:
     """Put a guest that this machine has into a cache."""
-    for suffix in ("cwasm", "json"):
+    for suffix in ("cwasm", "image", "json"):
         shutil.copy(Path(Store().root, f"{key}.{suffix}"), cache / "sandbox")
 
 

@@ -2,82 +2,107 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from capsule_build.sandbox.memory import LinearMemories, Region, regions
-from capsule_build.sandbox.store import MAX_COMPILED, Store, StoreError, default_root, prepare
+from capsule_build.sandbox.store import MAX_COMPILED, Guest, Store, StoreError, default_root, prepare
 from capsule_build.sandbox.wasmtime_abi import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CODE = b"machine code" * 1000
+IMAGE = b"memory" * 1000
+GUEST = Guest(CODE, IMAGE)
+FILES = pytest.mark.parametrize("suffix", ["cwasm", "image"])
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store(str(tmp_path / "cache"))
-    store.put("key", CODE)
+    store.put("key", GUEST)
     return store
 
 
-def content(store: Store) -> bytes | None:
-    handle = store.open("key")
-    if handle is None:
+def content(store: Store) -> Guest | None:
+    files = store.open("key")
+    if files is None:
         return None
-    with os.fdopen(handle, "rb") as stream:
-        return stream.read()
+    with os.fdopen(files.code, "rb") as code, os.fdopen(files.image, "rb") as image:
+        return Guest(code.read(), image.read())
 
 
 def test_what_was_kept_is_given_back_and_is_private(store: Store) -> None:
-    assert content(store) == CODE
+    assert content(store) == GUEST
     assert Path(store.root).stat().st_mode & 0o777 == 0o700
-    assert Path(store.root, "key.cwasm").stat().st_mode & 0o777 == 0o600
+    for suffix in ("cwasm", "image", "json"):
+        assert Path(store.root, f"key.{suffix}").stat().st_mode & 0o777 == 0o600
     assert Store(store.root + "/none").open("key") is None
     assert store.open("other") is None
 
 
+@FILES
 @pytest.mark.parametrize("keep_times", [False, True])
-def test_a_changed_file_is_not_used_and_removed(store: Store, keep_times: bool) -> None:
-    path = Path(store.root, "key.cwasm")
+def test_a_changed_file_is_not_used_and_removed(store: Store, suffix: str, keep_times: bool) -> None:
+    path = Path(store.root, f"key.{suffix}")
     before = path.stat()
     with path.open("r+b") as stream:
         stream.write(b"M")
     if keep_times:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert content(store) is None
-    assert not path.exists()
+    assert not list(Path(store.root).glob("key.*"))
 
 
-def test_another_file_under_its_name_is_not_used(store: Store, tmp_path: Path) -> None:
+@FILES
+def test_another_file_under_its_name_is_not_used(store: Store, suffix: str, tmp_path: Path) -> None:
+    path = Path(store.root, f"key.{suffix}")
     other = tmp_path / "other"
-    other.write_bytes(b"x" * len(CODE))
+    other.write_bytes(b"x" * path.stat().st_size)
     other.chmod(0o600)
-    other.rename(Path(store.root, "key.cwasm"))
+    other.rename(path)
     assert content(store) is None
 
 
-def test_a_file_that_was_only_touched_is_compared_and_used(store: Store) -> None:
-    path = Path(store.root, "key.cwasm")
+@FILES
+def test_without_one_of_the_files_there_is_none(store: Store, suffix: str) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    Path(store.root, f"key.{suffix}").unlink()
+    assert content(store) is None
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@FILES
+def test_a_file_that_was_only_touched_is_compared_and_used(store: Store, suffix: str) -> None:
+    path = Path(store.root, f"key.{suffix}")
     os.utime(path)
-    assert content(store) == CODE
+    assert content(store) == GUEST
     record = Path(store.root, "key.json").read_text()
     assert str(path.stat().st_mtime_ns) in record
 
 
-@pytest.mark.parametrize("record", ["", "{}", "[]", '{"sha256": 5, "seen": []}', '{"seen": 1}', "\0"])
-def test_without_a_whole_record_a_file_is_not_used(store: Store, record: str) -> None:
-    Path(store.root, "key.json").write_text(record)
+@pytest.mark.parametrize(
+    "record", ["", "{}", "[]", '{"cwasm": 5, "image": {}}', '{"cwasm": {"seen": 1}, "image": []}', "\0"]
+)
+def test_without_a_whole_record_a_guest_is_not_used(store: Store, record: str) -> None:
+    path = Path(store.root, "key.json")
+    path.write_text(record)
+    assert content(store) is None
+    # Another process may just be keeping it: its files stay.
+    assert Path(store.root, "key.cwasm").exists()
+    path.unlink()
     assert content(store) is None
 
 
 def test_what_others_could_change_is_refused(store: Store) -> None:
-    for path, mode in ((Path(store.root), 0o755), (Path(store.root, "key.cwasm"), 0o620)):
+    for path, mode in (
+        (Path(store.root), 0o755),
+        (Path(store.root, "key.cwasm"), 0o620),
+        (Path(store.root, "key.image"), 0o604),
+    ):
         own = path.stat().st_mode
         path.chmod(mode)
         with pytest.raises(StoreError, match="can be used by others"):
@@ -97,11 +122,12 @@ def test_what_belongs_to_another_is_refused(store: Store) -> None:
     with pytest.raises(StoreError, match="belongs to user 12345"):
         store.open("key")
     with pytest.raises(StoreError, match="belongs to user 12345"):
-        store.put("other", CODE)
+        store.put("other", GUEST)
 
 
-def test_a_symlink_is_refused(store: Store, tmp_path: Path) -> None:
-    path = Path(store.root, "key.cwasm")
+@FILES
+def test_a_symlink_is_refused(store: Store, suffix: str, tmp_path: Path) -> None:
+    path = Path(store.root, f"key.{suffix}")
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="can't be opened"):
@@ -123,8 +149,8 @@ def test_it_is_made_once_and_told(tmp_path: Path) -> None:
         return b"wasm"
 
     for _ in range(2):
-        prepare(store, "key", make, lambda wasm: wasm + CODE, said.append, language="Python")
-    assert content(store) == b"wasm" + CODE
+        prepare(store, "key", make, lambda wasm: Guest(wasm + CODE, IMAGE), said.append, language="Python")
+    assert content(store) == Guest(b"wasm" + CODE, IMAGE)
     assert len(made) == 1
     assert said == [
         "It is made.",
@@ -141,35 +167,6 @@ def test_the_folder_is_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> N
     assert default_root() == "/y/sandbox"
 
 
-def test_memories_are_told_from_the_map_of_a_process(tmp_path: Path) -> None:
-    maps = tmp_path / "maps"
-    maps.write_text(
-        "1000-2000 r-xp 00000000 fe:00 1 /x/guest.cwasm\n"
-        "10000-20000 rw-p 00000000 00:00 0 \n"
-        "20000-30000 rw-p 00000000 fe:00 1 /x/guest.cwasm\n"
-        "30000-50000 rw-p 00000000 00:00 0 \n"
-        "50000-90000 ---p 00000000 00:00 0 \n"
-        "a0000-b0000 rw-p 00000000 00:00 0 [heap]\n"
-        "c0000-d0000 rw-p 00000000 fe:00 1 /x/guest.cwasm (deleted)\n"
-    )
-    assert regions(str(maps)) == [Region(0x10000, 0x50000), Region(0xC0000, 0xD0000)]
-
-
-def test_the_kernel_says_of_single_parts_what_its_list_says(tmp_path: Path) -> None:
-    file = tmp_path / "guest.cwasm"
-    file.write_bytes(bytes(1 << 20))
-    memories = LinearMemories()
-    while memories.add() is not None:
-        pass
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY):
-        there = [region for region in regions() if region.end - region.start >= 1 << 20]
-        start = memories.add()
-        assert start in [region.start for region in there]
-        assert memories.size(start) == next(r.end - r.start for r in there if r.start == start)
-    memories.forget(start)
-    assert memories.size(start) == memories.size(None) == 0
-
-
 def test_notes_are_private_and_few(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.note("tasks-a") is None
     store.put_note("tasks-a", b"a")
@@ -181,20 +178,20 @@ def test_notes_are_private_and_few(store: Store, monkeypatch: pytest.MonkeyPatch
     for number in range(10):
         store.put_note(f"tasks-{number}", b"x")
     assert len([path for path in Path(store.root).iterdir() if path.name.startswith("tasks-")]) <= 3
-    assert content(store) == CODE
+    assert content(store) == GUEST
 
 
 def test_only_the_newest_few_of_each_kind_are_kept(store: Store) -> None:
     for number in range(MAX_COMPILED + 2):
         for kind in ("guest", "javascript"):
-            store.put(f"{kind}-{number}", CODE)
+            store.put(f"{kind}-{number}", GUEST)
             path = f"{store.root}/{kind}-{number}.cwasm"
             os.utime(path, (number, number))
-    for suffix in ("cwasm", "json"):
+    for suffix in ("cwasm", "image", "json"):
         kept = {path.stem for path in Path(store.root).glob(f"*-*.{suffix}")}
         assert kept == {f"{kind}-{number}" for kind in ("guest", "javascript") for number in (2, 3, 4)}
     # One more of a kind changes nothing of another, not even of one that is older than all of it.
-    store.put("guest-5", CODE)
+    store.put("guest-5", GUEST)
     assert (Path(store.root) / "javascript-2.cwasm").exists()
     assert not (Path(store.root) / "guest-2.cwasm").exists()
-    assert content(store) == CODE
+    assert content(store) == GUEST
