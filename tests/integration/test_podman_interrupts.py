@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.integration.capsules import containers_of
+from tests.integration.engines import eventually, write_context
 from tests.integration.ground import processes_with
-from tests.integration.test_engines import eventually, write_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
