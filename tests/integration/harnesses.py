@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from capsule_build.runtime import Registry, SetUp, Store, open_environment, parse_harness, set_up
 from capsule_build.runtime.process import run
 from tests import images
-from tests.integration.test_runtime_containers import FOREVER
+from tests.integration.containers import FOREVER
 from tests.targets import registry_of
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ import pytest
 from capsule_build.runtime import SetUp, UsageError, installed, load_harness, seal, set_up
 from capsule_build.runtime.files import write_atomically
 from tests import images
+from tests.integration.containers import podman_limits
 from tests.integration.decoys import write_decoys
 from tests.integration.harnesses import Supply, start
 from tests.integration.pythons import origin_answers
 from tests.integration.test_node24_setup import registry_access
 from tests.integration.test_python_harness import registries
-from tests.integration.test_runtime_containers import podman_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from capsule_build.runtime import open_environment
 from capsule_build.runtime.process import Result, run
 from tests import images
 from tests.integration.capsules import COMMAND, changed_environment
-from tests.integration.test_runtime_containers import Containers, podman_limits, running
+from tests.integration.containers import Containers, podman_limits, running
 from tests.targets import TAG, registry_of
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from tests.integration.capsules import (
     cli_json,
     platform,
 )
+from tests.integration.containers import Containers, podman_limits, running
 from tests.integration.pythons import NAMES, PythonCapsules, made
-from tests.integration.test_runtime_containers import Containers, podman_limits, running
 from tests.releases import write_keys
 from tests.servers import answering
 from tests.sigstore_instance import IDENTITY, ISSUER

@@ -15,11 +15,11 @@ import pytest
 
 from capsule_build.runtime import SetUpError, Store, open_environment, parse_harness, set_up
 from capsule_build.runtime.process import run
-from tests.integration.test_runtime_containers import podman_limits, running
+from tests.integration.containers import podman_limits, running
 
 if TYPE_CHECKING:
     from capsule_build.runtime import Environment
-    from tests.integration.test_runtime_containers import Containers
+    from tests.integration.containers import Containers
 
 pytestmark = pytest.mark.engine
 __all__ = ["podman_limits", "running"]

@@ -18,9 +18,9 @@ import pytest
 
 from capsule_build.runtime import InputError, SetUp, SetUpError, installed, seal
 from tests import images
+from tests.integration.containers import podman_limits
 from tests.integration.decoys import write_decoys, write_victim
 from tests.integration.harnesses import TOY, VERSION, Supply, start, toy_package, toy_wheel
-from tests.integration.test_runtime_containers import podman_limits
 from tests.servers import Site, body, serve
 
 if TYPE_CHECKING:
