@@ -18,6 +18,8 @@ from ..runtime.strict_json import JsonError, loads_object
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sigstore_models.common.v1 import MessageSignature
+
 MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _MAX_BYTES: Final = 64 << 20
@@ -70,3 +72,22 @@ def parse_envelope(data: bytes, name: str) -> Bundle:
 def signed_with_key(bundle: Bundle) -> bool:
     """Return whether a bundle names a public key, and not a certificate."""
     return bundle.verification_material.public_key is not None
+
+
+def signature_of_file(bundle: Bundle, sha256: str, name: str) -> MessageSignature:
+    """Return the signature in a bundle, which must name a file's digest. Nothing is verified by that.
+
+    Args:
+        bundle: The Sigstore bundle.
+        sha256: The file's digest, as its bytes have it now.
+        name: The Sigstore bundle's name, for messages.
+
+    Raises:
+        SignatureError: It isn't.
+    """
+    signature = bundle.message_signature
+    if signature is None:
+        raise SignatureError(f"{name} signs a statement, not a file.")
+    if signature.message_digest is None or signature.message_digest.digest != bytes.fromhex(sha256):
+        raise SignatureError(f"{name} is the signature of another file, or the file was changed.")
+    return signature

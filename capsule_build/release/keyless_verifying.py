@@ -14,7 +14,7 @@ from sigstore.verify.policy import AllOf, Identity, OIDCIssuerV2
 from sigstore_models.common.v1 import HashAlgorithm
 
 from ..runtime.errors import SignatureError, UsageError
-from .envelopes import PAYLOAD_TYPE, parse_envelope, signed_with_key
+from .envelopes import PAYLOAD_TYPE, parse_envelope, signature_of_file, signed_with_key
 from .trust import verifier_of
 
 if TYPE_CHECKING:
@@ -59,16 +59,9 @@ class KeylessVerifier:
         Raises:
             SignatureError: It doesn't hold.
         """
-        parsed = parse_envelope(envelope, name)
-        if parsed.message_signature is None:
-            raise SignatureError(f"{name} signs a statement, not a file.")
-        digest = bytes.fromhex(sha256)
-        if parsed.message_signature.message_digest is None or (
-            parsed.message_signature.message_digest.digest != digest
-        ):
-            raise SignatureError(f"{name} is the signature of another file, or the file was changed.")
+        signature_of_file(parse_envelope(envelope, name), sha256, name)
         bundle = self._open(envelope, name)
-        hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=digest)
+        hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=bytes.fromhex(sha256))
         _held(name, lambda: self._verifier.verify_artifact(hashed, bundle, self._policy))
         return self._times(bundle, name)
 

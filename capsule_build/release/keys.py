@@ -20,7 +20,7 @@ from sigstore_models.intoto import Envelope, Signature
 
 from ..runtime.errors import SignatureError, UsageError
 from ..runtime.files import sha256_file
-from .envelopes import MEDIA_TYPE, PAYLOAD_TYPE, parse_envelope, signed_with_key
+from .envelopes import MEDIA_TYPE, PAYLOAD_TYPE, parse_envelope, signature_of_file, signed_with_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,13 +106,8 @@ class KeyVerifier:
         Raises:
             SignatureError: It doesn't hold.
         """
-        signature = self._open(envelope, name).message_signature
-        if signature is None:
-            raise SignatureError(f"{name} signs a statement, not a file.")
-        digest = bytes.fromhex(sha256)
-        if signature.message_digest is None or signature.message_digest.digest != digest:
-            raise SignatureError(f"{name} is the signature of another file, or the file was changed.")
-        self._verify(signature.signature, digest, _PREHASHED, name)
+        signature = signature_of_file(self._open(envelope, name), sha256, name)
+        self._verify(signature.signature, bytes.fromhex(sha256), _PREHASHED, name)
 
     def verify_statement(self, envelope: bytes, name: str) -> bytes:
         """Verify a signed statement, and return its bytes.
