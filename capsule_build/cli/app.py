@@ -15,7 +15,7 @@ from ..runtime.errors import ContractError, UsageError
 from . import build, bundles, cache, doctor, lock, pins, release, reproduce, sign, trial, verify
 from .grammar import App
 from .guard import end_on_signals, guarded
-from .output import version_printer
+from .output import version_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,16 +46,7 @@ def make_app(folder: Path) -> typer.Typer:
                 RECIPES_OPTION, metavar="DIR", help="A folder of recipes, in place of the project's own."
             ),
         ] = folder,
-        version: Annotated[
-            bool,
-            typer.Option(
-                "--version",
-                "-V",
-                help="Print the version and exit.",
-                is_eager=True,
-                callback=version_printer(_PROGRAM),
-            ),
-        ] = False,
+        version: Annotated[bool, version_option(_PROGRAM)] = False,
     ) -> None:
         """Build runtime capsules: toolchains that run in any Linux image, whatever it holds."""
         del recipes, version

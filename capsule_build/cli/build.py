@@ -20,7 +20,7 @@ from ..sources import parse_sources
 from . import options, panels
 from .definitions import Definitions, load_definitions
 from .grammar import App
-from .output import err, human_size, out, print_facts, print_json, print_table
+from .output import Json, err, human_size, out, print_facts, print_json, print_table
 from .workshop import open_workshop
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         newer_pins: bool = options.NEWER,
         keep: bool = options.KEEP,
         verbose: bool = options.VERBOSE,
-        as_json: bool = options.JSON,
+        as_json: Json = False,
     ) -> None:
         """Build every recipe for every libc that can be built here."""
         definitions = load_definitions(folder, *recipes.values())
@@ -139,7 +139,7 @@ def _command(
             typer.Option(None, "--epoch", help="Modification time of all members, in seconds since 1970."),
         ),
         *more,
-        ("as_json", bool, options.JSON),
+        ("as_json", Json, False),
     ]
 
     def command(**values: Any) -> None:

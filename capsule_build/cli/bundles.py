@@ -12,7 +12,7 @@ from ..runtime.archive import check_bundle
 from ..runtime.errors import UsageError
 from . import packed, panels
 from .diff import diff
-from .output import human_size, out, print_facts, print_json, print_table
+from .output import Json, human_size, out, print_facts, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,6 @@ _REMARKS: Final = {
 BundleArgument = Annotated[
     Path, typer.Argument(metavar="BUNDLE", help="A bundle (.tar.gz), or packed tasks (.wasm).")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command("diff", rich_help_panel=panels.BUNDLES)(diff)
 
 
-def check(bundle: BundleArgument, *, as_json: JsonOption = False) -> None:
+def check(bundle: BundleArgument, *, as_json: Json = False) -> None:
     """Check a bundle's whole contract, or that packed tasks are whole, with the code that uses them."""
     from ..inspection import describe
 
@@ -68,7 +67,7 @@ def inspect(
         bool,
         typer.Option("--licenses", help="Every component's licence, its texts, and where its source is."),
     ] = False,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Show what is in a bundle: components, sizes, and what its ELF files ask for. Of tasks: their grants."""
     from ..inspection import inspect_bundle

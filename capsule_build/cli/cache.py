@@ -13,7 +13,7 @@ from ..sandbox.javascript import guest
 from . import panels
 from .definitions import load_definitions
 from .grammar import App
-from .output import human_size, out, print_json, print_table
+from .output import Json, human_size, out, print_json, print_table
 from .pins import counted, recipe_folder
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def list_entries(
     context: typer.Context,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the inputs that are in the cache, and which pins name them."""
     cache = Cache()

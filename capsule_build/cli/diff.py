@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import human_size, out, print_json, print_table
+from .output import Json, human_size, out, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 Before = Annotated[Path, typer.Argument(metavar="A", help="A bundle (.tar.gz).")]
 After = Annotated[Path, typer.Argument(metavar="B", help="Another one.")]
 FilesOption = Annotated[bool, typer.Option("--files", help="List every file that differs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
 
 
-def diff(before: Before, after: After, *, files: FilesOption = False, as_json: JsonOption = False) -> None:
+def diff(before: Before, after: After, *, files: FilesOption = False, as_json: Json = False) -> None:
     """Show what changed from one bundle to another: components, licences, sizes, files."""
     from ..comparison import compare_bundles
 

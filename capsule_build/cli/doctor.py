@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.markup import escape
@@ -12,7 +12,7 @@ from ..fetch.cache import Cache
 from ..resources import default_dist
 from ..runtime.errors import EngineError
 from . import panels
-from .output import out, print_json
+from .output import Json, out, print_json
 
 if TYPE_CHECKING:
     from ..doctor import Check
@@ -26,9 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command("doctor", rich_help_panel=panels.MACHINE)(doctor)
 
 
-def doctor(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False
-) -> None:
+def doctor(*, as_json: Json = False) -> None:
     """Say what works on this machine, and what to do about what doesn't. Exit code 4: no usable engine."""
     diagnosis = examine(cache=Cache().root, dist=default_dist())
     if as_json:

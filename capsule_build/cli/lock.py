@@ -11,8 +11,8 @@ from ..resources import checkout, default_dist
 from ..runtime.errors import UsageError
 from ..runtime.platforms import Platform
 from ..runtime.registry import TASK_PLATFORM
-from . import options, panels
-from .output import err, out, print_json
+from . import panels
+from .output import Json, err, out, print_json
 
 if TYPE_CHECKING:
     from ..lock import Change, Update
@@ -63,7 +63,7 @@ def lock(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why: one line for those who ask for it.")
     ] = None,
-    as_json: bool = options.JSON,
+    as_json: Json = False,
 ) -> None:
     """Regenerate the registry lock from the bundles in dist/."""
     # Reads provenance, whose models take a while to import.

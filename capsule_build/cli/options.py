@@ -24,7 +24,6 @@ KEEP = typer.Option(
     False, "--keep", help="Keep a failed build's containers and log, and say how to look into them."
 )
 VERBOSE = typer.Option(False, "--verbose", help="Show the engine's whole log, not only its steps.")
-JSON = typer.Option(False, "--json", help="Print the result as JSON.")
 
 
 def engine_choice(container_cli: str | None, docker: str | None) -> str | None:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.cells import cell_len
@@ -18,10 +18,12 @@ from rich.table import Table
 from .. import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..runtime.errors import CapsuleError
 
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
 
 _NO_COLUMNS = 200
 """Columns to use where the environment says that there are none."""
@@ -189,15 +191,15 @@ def print_error(error: CapsuleError) -> None:
         console.print(escape(note))
 
 
-def version_printer(program: str) -> Callable[[bool], None]:
-    """Return what `--version` of a command calls."""
+def version_option(program: str) -> Any:
+    """Return the option `--version` of a command line."""
 
     def show(asked: bool) -> None:
         if asked:
             sys.stdout.write(f"{program} {__version__}\n")
             raise typer.Exit
 
-    return show
+    return typer.Option("--version", "-V", help="Print the version and exit.", is_eager=True, callback=show)
 
 
 def human_size(size: int) -> str:

@@ -17,7 +17,7 @@ from ..resources import recipes_dir
 from . import panels
 from .definitions import load_definitions
 from .grammar import App
-from .output import err, human_size, out, print_json, print_table
+from .output import Json, err, human_size, out, print_json, print_table
 from .progress import build_reporter
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def list_pins(
     context: typer.Context,
     components: Names = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the pinned inputs."""
     pinset = load_definitions(recipe_folder(context)).pins

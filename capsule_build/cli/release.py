@@ -13,7 +13,7 @@ from ..runtime.errors import UsageError
 from . import options, panels
 from .definitions import load_definitions
 from .lock import AllowOverrides, BaseUrl, Dist, Lock, Replace, lock_path, print_changes
-from .output import err, human_size, out, print_json, print_table
+from .output import Json, err, human_size, out, print_json, print_table
 from .sign import Key, Timeout, Token, TrustConfig, signing_options
 from .workshop import open_workshop
 
@@ -82,7 +82,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         container_cli: str = options.ENGINE,
         newer_pins: bool = options.NEWER,
         dry_run: DryRun = False,
-        as_json: bool = options.JSON,
+        as_json: Json = False,
     ) -> None:
         """Build what is missing, then sign it and put it into the registry lock: all of it, or nothing.
 

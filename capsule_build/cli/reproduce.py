@@ -14,7 +14,7 @@ from rich.markup import escape
 from ..sources import parse_sources
 from . import options, panels
 from .definitions import load_definitions
-from .output import err, out, print_json
+from .output import Json, err, out, print_json
 from .workshop import open_workshop
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         output: Output = None,
         source: Sources = None,
         container_cli: str = options.ENGINE,
-        as_json: bool = options.JSON,
+        as_json: Json = False,
     ) -> None:
         """Build a bundle again from its provenance, and say what differs. Exit code 1: something does."""
         from ..release.reproducing import plan_reproduction, reproduce

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
-from . import options, panels
+from . import panels
 from .choice import Bundles, Dist, choose_bundles
-from .output import err, out, print_json
+from .output import Json, err, out, print_json
 from .progress import build_reporter
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def sign(
     identity_token: Token = None,
     trust_config: TrustConfig = None,
     timeout: Timeout = 30.0,
-    as_json: bool = options.JSON,
+    as_json: Json = False,
 ) -> None:
     """Sign bundles, their provenance and their SBOMs. Nothing is written before all signatures are made."""
     from ..release.outputs import publish

@@ -14,7 +14,7 @@ from ..runtime.errors import UsageError
 from ..runtime.platforms import Platform, host_architecture
 from . import options, panels
 from .definitions import load_definitions
-from .output import err, print_json, print_table
+from .output import Json, err, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         image: Image = None,
         container_cli: str = options.ENGINE,
         docker: str = options.DEPRECATED_ENGINE,
-        as_json: bool = options.JSON,
+        as_json: Json = False,
     ) -> None:
         """Run every tool of a bundle in an image of your own, with the network off."""
         from ..engine import select_engine

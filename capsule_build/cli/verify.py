@@ -8,9 +8,9 @@ import typer
 from rich.markup import escape
 
 from ..runtime.errors import CapsuleError
-from . import options, packed, panels
+from . import packed, panels
 from .choice import Bundles, Dist, choose_bundles
-from .output import out, print_error, print_facts, print_json
+from .output import Json, out, print_error, print_facts, print_json
 from .verifiers import Builder, Identity, Issuer, PublicKey, TrustRoot  # noqa: TC001 (Typer reads them)
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def verify(
     public_key: PublicKey = None,
     trust_root: TrustRoot = None,
     builder: Builder = None,
-    as_json: bool = options.JSON,
+    as_json: Json = False,
 ) -> None:
     """Verify bundles: signatures, provenance, SBOM, and the bundle's contract. Needs no network."""
     from ..release.policy import make_policy

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import typer
-
 from ..grammar import App
 from ..guard import end_on_signals, guarded
-from ..output import version_printer
+from ..output import version_option
 from . import build, doctor, execution, explaining, installation, log, mcp, registry, setups, worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import typer
 
 _PROGRAM = "capsule"
 _COMMANDS = (setups, installation, registry, explaining, execution, build, worker, log, mcp, doctor)
@@ -31,16 +31,7 @@ def make_app() -> typer.Typer:
 
     @app.callback()
     def options(
-        version: Annotated[
-            bool,
-            typer.Option(
-                "--version",
-                "-V",
-                help="Print the version and exit.",
-                is_eager=True,
-                callback=version_printer(_PROGRAM),
-            ),
-        ] = False,
+        version: Annotated[bool, version_option(_PROGRAM)] = False,
     ) -> None:
         del version
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...sandbox.packing import build as build_file
-from ..output import err, human_size, out, print_json
+from ..output import Json, err, human_size, out, print_json
 from ..sign import Key, Timeout, Token, TrustConfig, signing_options
 from .panels import TASKS
 
@@ -44,7 +44,7 @@ def build(
         list[str] | None,
         typer.Option("--packages", metavar="DIR", help="A folder of packages that tasks can import."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Pack source, helpers, packages and policy into one file, and get the sandbox ready."""
     result = build_file(

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from ...runtime import health
 from ...sandbox.health import examine, make_and_compare
-from ..output import err, out, print_json
+from ..output import Json, err, out, print_json
 from .panels import MACHINE
 from .targets import DataDir, LockOption, lock_path, open_store
 
@@ -26,7 +26,7 @@ def doctor(
     *,
     lock: LockOption = None,
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")] = False,
+    as_json: Json = False,
     guests: Annotated[
         Path | None,
         typer.Option(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ...runtime.why import explain
-from ..output import out, print_json
+from ..output import Json, out, print_json
 from .panels import CAPSULES
-from .targets import Json, User, Where, opened
+from .targets import User, Where, opened
 
 if TYPE_CHECKING:
     from ...runtime.why import Explanation

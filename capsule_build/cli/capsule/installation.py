@@ -12,12 +12,11 @@ from ...runtime.installing import uninstall as uninstall_capsule
 from ...runtime.probing import probe as look_into
 from ...runtime.verifying import DifferenceError
 from ...runtime.verifying import verify as verify_capsule
-from ..output import human_size, out, print_error, print_json
+from ..output import Json, human_size, out, print_error, print_json
 from ..stages import stages
 from .panels import CAPSULES
 from .targets import (
     DataDir,
-    Json,
     LockOption,
     Replace,
     Tag,

@@ -13,12 +13,11 @@ from ...runtime.local import LocalEnvironment
 from ...runtime.platforms import Platform
 from ...runtime.probing import probe
 from ...runtime.registry import TASK_PLATFORM
-from ..output import human_size, out, print_json, print_table
+from ..output import Json, human_size, out, print_json, print_table
 from ..stages import stages
 from .panels import CAPSULES
 from .targets import (
     DataDir,
-    Json,
     LockOption,
     Replace,
     Tag,

@@ -15,12 +15,11 @@ from ...runtime.harness import load_harness
 from ...runtime.installing import installed, not_installed
 from ...runtime.sealing import seal as seal_root
 from ...runtime.setup import set_up
-from ..output import out, print_json, print_table
+from ..output import Json, out, print_json, print_table
 from ..stages import stages
 from .panels import CAPSULES
 from .targets import (
     DataDir,
-    Json,
     LockOption,
     Replace,
     Tag,

@@ -28,7 +28,6 @@ Tag = Annotated[str, typer.Argument(metavar="TAG", help="A capsule's tag, as 'ca
 Where = Annotated[
     str, typer.Argument(metavar="ENV", help="The environment: local, docker:NAME or podman:NAME.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with a schema_version.")]
 User = Annotated[
     str | None,
     typer.Option("--user", metavar="USER", help="Be this user in a container, and not its image's."),
