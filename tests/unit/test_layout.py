@@ -321,14 +321,18 @@ def test_only_the_fetcher_of_releases_names_their_host(tracked: list[Path]) -> N
     }
 
 
+# The worker by its lines and by its client, which are tried by the same tasks.
+LONG = {"tests/sandbox/test_worker.py"}
+
+
 def test_no_file_is_too_long_to_be_read(tracked: list[Path]) -> None:
     long = {
         path.relative_to(TOP).as_posix(): lines
         for path in tracked
-        if path.suffix in {".py", ".sh", ".c", ".h", ".j2"} and not path.is_relative_to(TOP / "tests")
+        if path.suffix in {".py", ".sh", ".c", ".h", ".j2"}
         if (lines := path.read_bytes().count(b"\n")) > 420
     }
-    assert long == {}
+    assert {name: lines for name, lines in long.items() if name not in LONG} == {}
 
 
 def test_a_recipe_is_data(tracked: list[Path]) -> None:
