@@ -11,7 +11,19 @@ from _json import encode_basestring_ascii, make_encoder, make_scanner
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, Final, NoReturn
+
+MAX_VALUES: Final = 2_000_000
+"""Of what a guest says, with all that it holds. Two characters may become a hundred bytes of this process."""
+
+_MARKS: Final = (b",", b"[", b"{")
+"""Each value has one before it, but for the first; an empty list or object has one more."""
+
+_PIECE_BYTES: Final = 256 << 10
+
+
+class TooMuchError(ValueError):
+    """What a text stands for is too much for this process."""
 
 
 class _Reading:
@@ -56,10 +68,42 @@ def loads(text: bytes) -> Any:
 
         return explain(decoded)
     except RecursionError:
-        raise ValueError("its values are too deep in each other") from None
+        raise TooMuchError("lists and objects so deep in each other can't be passed on") from None
     if end != len(decoded):
         raise ValueError(f"something follows the value, at character {end}")
     return value
+
+
+def loads_bounded(text: bytes) -> Any:
+    """Return the value of a text that nobody vouches for.
+
+    Raises:
+        TooMuchError: It has more than `MAX_VALUES` values, or they are too deep in each other.
+        ValueError: It is no JSON.
+    """
+    # Most have fewer characters than that.
+    if len(text) > MAX_VALUES and _values(text) > MAX_VALUES:
+        raise TooMuchError(f"more than {MAX_VALUES} values can't be passed on")
+    return loads(text)
+
+
+def _values(text: bytes) -> int:
+    """Return about how many values there are: the exact number doesn't matter, once they are too many."""
+    most = sum(text.count(mark) for mark in _MARKS)
+    if most <= MAX_VALUES:
+        return most
+    # It may be a text with many commas. So without the texts; in pieces, since there may be many of those.
+    found, inside, rest = 0, 0, b""
+    for start in range(0, len(text), _PIECE_BYTES):
+        piece = (rest + text[start : start + _PIECE_BYTES]).replace(rb"\\", b"")
+        rest = piece[-1:] if piece.endswith(b"\\") else b""
+        parts = piece.removesuffix(b"\\").replace(rb"\"", b"").split(b'"')
+        outside = b"".join(parts[inside::2])
+        found += sum(outside.count(mark) for mark in _MARKS)
+        inside ^= (len(parts) - 1) & 1
+        if found > MAX_VALUES:
+            break
+    return found
 
 
 def _refuse(value: object) -> NoReturn:

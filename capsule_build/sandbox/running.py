@@ -268,12 +268,15 @@ def _named(option: str, policy: Policy, file: TaskFile) -> str:
 def _read(context: Context, policy: Policy, fuel: int, outcome: Outcome) -> tuple[Any, dict[str, str] | None]:
     if outcome.kind == "answer":
         try:
-            document = jsontext.loads(outcome.answer)
+            document = jsontext.loads_bounded(outcome.answer)
             if "result" in document:
                 return document["result"], None
             kind, message = document["error"]["type"], document["error"]["message"]
             if kind in ERROR_TYPES and isinstance(message, str):
                 return None, {"error_type": kind, "message": _explained(kind, message, policy)}
+        except jsontext.TooMuchError as error:
+            message = f"The task's result is too much: {error}. Return it as one text, which may be JSON."
+            return None, {"error_type": "task_error", "message": message}
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
         # Only a guest whose code has been changed by its task gives such an answer.
@@ -332,7 +335,7 @@ def _serve(
     context: Context, policy: Policy, asked: bytes, caller: Caller, requests: list[dict[str, Any]]
 ) -> bytes:
     try:
-        given = _given(context, policy, jsontext.loads(asked), caller, requests)
+        given = _given(context, policy, jsontext.loads_bounded(asked), caller, requests)
     except PermissionError as error:
         return _refusal("permission", str(error))
     except TimeoutError as error:

@@ -13,7 +13,7 @@ import pytest
 
 from capsule import Session, SessionError
 from capsule_build.runtime.process import run
-from capsule_build.sandbox import artifact, fetching, instance, machine, source, trees
+from capsule_build.sandbox import artifact, fetching, instance, jsontext, machine, source, trees
 from capsule_build.sandbox.javascript import bundling
 from capsule_build.sandbox.sessions import call, python
 
@@ -71,6 +71,52 @@ def test_a_result_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
         assert kind == "wasm_error"
         assert "The task's result has more than 20000 bytes." in message
     assert bench.task("return 'x' * 19_000")["success"]
+
+
+def test_values_of_a_result_and_of_a_request_have_a_bound(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsontext, "MAX_VALUES", 1000)
+    why = "more than 1000 values can't be passed on"
+    advice = "Return it as one text, which may be JSON."
+    for body, code in (
+        ("return [[] for _ in range({})]", "return Array.from({{ length: {} }}, () => [])"),
+        (
+            "return [{{'a': n}} for n in range({})]",
+            "return Array.from({{ length: {} }}, (_, a) => ({{ a }}))",
+        ),
+    ):
+        for number, fits in ((499, True), (501, False)):
+            for envelope in (bench.task(body.format(number)), script(bench, code.format(number))):
+                if fits:
+                    assert len(envelope["result"]) == number
+                else:
+                    told = f"The task's result is too much: {why}. {advice}"
+                    assert error_of(envelope) == ("task_error", told)
+    assert bench.task("return '[,{\"' * 5000")["result"] == '[,{"' * 5000
+    bench.write(
+        "file.py",
+        f"{HEAD}@task()\ndef nested(numbers, more): return numbers * more\n"
+        "@task(name='main')\ndef main(size, more):\n"
+        "    try: return nested([0] * size, more)['result']\n"
+        "    except ValueError as error: return str(error)\n",
+    )
+    assert bench.run("file.py", 900, 1)["result"] == [0] * 900
+    assert bench.run("file.py", 1100, 1)["result"] == why
+    # What a nested task gives is its own result, and its caller goes on.
+    assert bench.run("file.py", 900, 2)["result"] is None
+
+
+def test_a_result_that_is_too_deep_is_told_as_that(bench: Bench) -> None:
+    code = "let a = []; for (let n = 0; n < {}; n++) a = [a]; return a"
+    told = "lists and objects so deep in each other can't be passed on. Return it as one text, which may be JSON."
+    for depth in (500, 1000, 5000):
+        envelope = script(bench, code.format(depth), options='compute: "HIGH"')
+        if depth == 500 or envelope["success"]:
+            # How deep is too deep is the host's own Python's.
+            assert str(envelope["result"]) == "[" * (depth + 1) + "]" * (depth + 1)
+        else:
+            assert error_of(envelope) == ("task_error", f"The task's result is too much: {told}")
 
 
 def test_what_a_guest_asks_of_the_host_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

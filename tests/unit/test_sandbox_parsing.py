@@ -45,6 +45,37 @@ def test_texts_are_read_as_json_reads_them(text: str) -> None:
     assert read(jsontext.loads) == read(lambda data: json.loads(data.decode()))
 
 
+MARKS = st.text('",[]{}\\\\:é ', max_size=12)
+MARKED = st.recursive(
+    st.none() | st.integers() | MARKS,
+    lambda inner: st.lists(inner) | st.dictionaries(MARKS, inner),
+    max_leaves=30,
+)
+
+
+def values_of(value: Any) -> int:
+    """How many values a value holds; an empty list or object counts as if it held one."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value if isinstance(value, list) else list(value.values())
+    return max(1, len(inner)) + sum(values_of(item) for item in inner)
+
+
+@given(MARKED, st.booleans(), st.integers(1, 9))
+@example(['\\\\"', "\\", ",", [], {"[{": {}}], True, 1)
+def test_values_are_counted_as_they_are_and_not_in_texts(value: Any, is_ascii: bool, piece: int) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii).encode()
+    number = values_of(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsontext, "_PIECE_BYTES", piece)
+        patch.setattr(jsontext, "MAX_VALUES", number)
+        assert jsontext.loads_bounded(text) == value
+        patch.setattr(jsontext, "MAX_VALUES", number - 1)
+        if number:
+            with pytest.raises(jsontext.TooMuchError, match=f"more than {number - 1} values"):
+                jsontext.loads_bounded(text)
+
+
 def test_what_json_cannot_hold_is_refused() -> None:
     looped: list[Any] = []
     looped.append(looped)
