@@ -16,12 +16,12 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.errors import ContractError
+from ..runtime.regular import read_named
 from ..runtime.strict_json import loads
 from .guests import Guest
 from .languages import JAVASCRIPT, PYTHON, language_of
 from .modules import PACKAGES, packed
-from .options import Folder, Policy, make_policy
-from .reading import read_file
+from .options import ConfigError, Folder, Policy, make_policy
 from .records import Record
 from .source import TaskFile
 
@@ -139,7 +139,7 @@ def read_artifact_bytes(path: str) -> bytes:
     Raises:
         ConfigError: It isn't there, or is too large to be one.
     """
-    return read_file(path, limit=MAX_ARTIFACT_BYTES)
+    return read_named(path, limit=MAX_ARTIFACT_BYTES, error=ConfigError)
 
 
 def read_artifact(data: bytes, path: str) -> Artifact:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ..runtime.regular import read_named
 from .options import OPTIONS, ConfigError, make_policy
-from .reading import read_if_there
 from .records import Record
 from .trust import read_trust
 
@@ -50,7 +50,7 @@ def load_project(folder: str) -> Project:
         ConfigError: It isn't TOML, or holds a key or value that doesn't exist.
     """
     path = f"{folder}/{FILE}"
-    text = read_if_there(path, limit=_MAX_BYTES)
+    text = _read_if_there(path)
     if text is None:
         return Project()
     import tomllib
@@ -80,6 +80,22 @@ def load_project(folder: str) -> Project:
     return Project(workflow.get("entrypoint"), defaults, workflow.get("version"), enabled, asked)
 
 
+def _read_if_there(path: str) -> bytes | None:
+    """Return a file's bytes; `None`: nothing has that name. A link to nothing has it, and can't be read."""
+    return read_named(path, limit=_MAX_BYTES, error=ConfigError) if _is_there(path) else None
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        # Reading it says why.
+        pass
+    return True
+
+
 def _table(document: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     table = document.get(name, {})
     if not isinstance(table, dict):
@@ -103,7 +119,7 @@ def variables(names: tuple[str, ...], folder: str) -> dict[str, str]:
 
 
 def _dot_env(path: str) -> dict[str, str]:
-    data = read_if_there(path, limit=_MAX_BYTES)
+    data = _read_if_there(path)
     if data is None:
         return {}
     try:

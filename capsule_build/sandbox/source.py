@@ -12,11 +12,11 @@ import binascii
 import os
 import time
 
+from ..runtime.regular import read_named
 from . import jsontext
 from .instance import Instance, Setup
 from .modules import Modules, from_folder
 from .options import COMPUTE, ConfigError, Policy, make_policy
-from .reading import read_file
 from .records import Record
 from .store import MAX_NOTE_BYTES
 
@@ -78,7 +78,7 @@ def load_source(path: str, project: Project, machine: Machine, *, packages: Sequ
     Raises:
         ConfigError: It isn't there, isn't Python, or what it says of its tasks can't be.
     """
-    data = read_file(path, limit=MAX_SOURCE_BYTES)
+    data = read_named(path, limit=MAX_SOURCE_BYTES, error=ConfigError)
     name = os.path.basename(path)
     key = (machine.key, name, data, project)
     # Read once: another thread may put its own there.
