@@ -8,6 +8,7 @@ import json
 import os
 import select
 import shlex
+import signal
 import sys
 import time
 from pathlib import Path
@@ -187,6 +188,32 @@ def test_a_line_that_cant_be_read_is_answered_and_ends_nothing(wire: Wire) -> No
     assert json.loads(wire.output.readline()) == {"jsonrpc": "2.0", "id": 21, "result": {}}
     assert wire.output.read() == b""
     assert wire.talk.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("code", ["1", "while True: pass"], ids=["idle", "busy"])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_signal_ends_the_server_while_its_client_says_nothing(
+    wire: Wire, number: int, status: int, code: str
+) -> None:
+    if code == "1":
+        assert wire.ask(running(code, 1))["result"]["content"][0]["text"] == "1"
+    else:
+        wire.talk.send(running(code, 1) + b"\n")
+        time.sleep(1)
+    wire.talk.process.send_signal(number)
+    assert wire.talk.process.wait(20) == status
+    assert wire.output.read() == b""
+
+
+def test_a_server_whose_answers_nobody_reads_ends(bench: Bench) -> None:
+    for line in (message("ping", 1), b"no message"):
+        wire = Wire(bench.folder)
+        wire.output.close()
+        wire.talk.send(line + b"\n")
+        assert wire.talk.process.wait(20) == 0
+        wire.talk.close()
 
 
 def test_the_largest_file_fits_into_a_message_however_it_is_written(wire: Wire) -> None:

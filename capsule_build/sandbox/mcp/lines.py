@@ -11,16 +11,17 @@ import io
 import json
 import os
 import re
+import select
 import sys
 import threading
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCNotification
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
@@ -39,15 +40,53 @@ _NO_MESSAGE: Final = "A line must be one request, notification or response of JS
 _HALF: Final = r" An escape from \ud800 to \udfff is half of a character, and needs its other half."
 
 
+class Input(io.RawIOBase):
+    """A descriptor that is read from until it ends, or `end` is called: a plain read would go on waiting.
+
+    Args:
+        handle: The descriptor, which is closed with this.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._ended, self._end = os.pipe()
+        self._poll = select.poll()
+        self._poll.register(handle, select.POLLIN)
+        self._poll.register(self._ended, select.POLLIN)
+
+    def readable(self) -> bool:
+        """Return that it can be read from."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what is there, and wait for that."""
+        if any(handle == self._ended for handle, _ in self._poll.poll()):
+            return 0
+        return os.readv(self._handle, [buffer])
+
+    def end(self) -> None:
+        """Let it seem to have ended."""
+        os.write(self._end, b".")
+
+    def close(self) -> None:
+        """Close the descriptor, and what is this one's own."""
+        if not self.closed:
+            for handle in (self._handle, self._ended, self._end):
+                os.close(handle)
+        super().close()
+
+
 class Answers(io.BufferedIOBase):
     """Where answers go: a line at a time, whoever writes it.
 
     Args:
-        output: Where to.
+        handle: The descriptor to write to.
+        gone: Is called where nobody reads there any more.
     """
 
-    def __init__(self, output: BinaryIO) -> None:
-        self._output = output
+    def __init__(self, handle: int, gone: Callable[[], None]) -> None:
+        self._handle = handle
+        self._gone = gone
         self._unfinished = bytearray()
         self._lock = threading.Lock()
 
@@ -65,9 +104,13 @@ class Answers(io.BufferedIOBase):
 
     def write_line(self, line: bytes) -> None:
         """Write a line, which has its end."""
+        left = memoryview(line)
         with self._lock:
-            self._output.write(line)
-            self._output.flush()
+            try:
+                while left:
+                    left = left[os.write(self._handle, left) :]
+            except BrokenPipeError:
+                self._gone()
 
 
 class Requests(io.BufferedIOBase):
@@ -157,22 +200,23 @@ def _identity_in(head: bytes, tail: bytes) -> int | str | None:
 
 
 @contextlib.contextmanager
-def checked_streams() -> Iterator[None]:
-    """Put this between the library and the process's standard input and output.
+def checked_streams() -> Iterator[Callable[[], None]]:
+    """Put this between the library and the process's standard input and output. Gives what ends the input.
 
     What else would read from there reads nothing, and what else would print there prints to standard error.
     """
     with (
-        os.fdopen(os.dup(0), "rb") as lines,
+        Input(os.dup(0)) as source,
+        io.BufferedReader(source, 1 << 16) as lines,
         os.fdopen(os.dup(1), "wb") as output,
         open(os.devnull, "rb") as nothing,
     ):
         os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
-        answers = Answers(output)
+        answers = Answers(output.fileno(), source.end)
         before = sys.stdin, sys.stdout
         sys.stdin, sys.stdout = io.TextIOWrapper(Requests(lines, answers)), io.TextIOWrapper(answers)
         try:
-            yield
+            yield source.end
         finally:
             sys.stdin, sys.stdout = before

@@ -19,7 +19,7 @@ from ..sessions.session import OPTIONS, Session, SessionError, run_policy
 from .lines import checked_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
 MAX_SESSIONS: Final = 64
@@ -200,10 +200,19 @@ def _read_options(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} can't be read: {error}.") from None
 
 
-def make_server(sandbox: Sandbox) -> MCPServer[Any]:
-    """Return a server that has the sandbox's tools."""
+def make_server(sandbox: Sandbox, end_input: Callable[[], None]) -> MCPServer[Any]:
+    """Return a server that has the sandbox's tools, and that ends its input when it ends itself."""
+
+    @contextlib.asynccontextmanager
+    async def life(_server: MCPServer[Any]) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            # After a Ctrl-C, a SIGTERM: the library waits for the thread that reads.
+            end_input()
+
     server: MCPServer[Any] = MCPServer(
-        "capsule", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING"
+        "capsule", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=life
     )
     for tool in (
         sandbox.execute_python,
@@ -232,7 +241,7 @@ def serve(config: Path | None) -> None:
     """
     sandbox = Sandbox({}, "") if config is None else Sandbox(_read_options(config), str(config))
     try:
-        with checked_streams():
-            make_server(sandbox).run("stdio")
+        with checked_streams() as end_input:
+            make_server(sandbox, end_input).run("stdio")
     finally:
         sandbox.close()
