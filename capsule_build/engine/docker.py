@@ -19,6 +19,7 @@ from docker.utils import kwargs_from_env
 
 from .buildlog import BuildLog
 from .context import stream_context
+from .layers import remove_layers
 from .protocol import (
     LABEL,
     OUTPUT_LIMIT,
@@ -303,13 +304,11 @@ class DockerEngine:
     def prune_build_cache(self) -> None:
         """See `Engine.prune_build_cache`."""
         with _translated("Docker can't remove the layers of earlier builds"):
-            before: set[str] = set()
-            # A layer goes only after those on top of it: again until nothing more goes.
-            while (now := self._labelled_images()) != before:
-                before = now
-                for image in now:
-                    with contextlib.suppress(docker.errors.NotFound, docker.errors.APIError):
-                        self._client.remove_image(image, force=True)
+            remove_layers(
+                self._labelled_images,
+                lambda image: self._client.remove_image(image, force=True),
+                refusals=(docker.errors.APIError,),
+            )
 
     def _labelled_images(self) -> set[str]:
         return {image["Id"] for image in self._client.images(all=True, filters={"label": LABEL})}

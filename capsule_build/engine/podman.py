@@ -18,6 +18,7 @@ from ..runtime.errors import EngineError
 from .answerlines import AnswerLines
 from .buildlog import BuildLog
 from .context import stream_context
+from .layers import remove_layers
 from .podman_abort import ABORT_SECONDS, end_foreign, end_own
 from .podman_api import CALL_SECONDS, GoneError, PodmanApi, cause, joined
 from .protocol import (
@@ -368,13 +369,7 @@ class PodmanEngine:
 
     def prune_build_cache(self) -> None:
         """See `Engine.prune_build_cache`."""
-        before: set[str] = set()
-        # A layer goes only after those on top of it: again until nothing more goes.
-        while (now := self._labelled_images()) != before:
-            before = now
-            for image in now:
-                with contextlib.suppress(ContainerError):
-                    self.remove_image(image)
+        remove_layers(self._labelled_images, self.remove_image, refusals=(ContainerError,))
 
     def _labelled_images(self) -> set[str]:
         response = self._api.call(
