@@ -284,6 +284,31 @@ def test_a_process_that_ends_while_it_starts_is_replaced_once(
         talk.close()
 
 
+def test_where_no_more_processes_can_be_started_those_that_are_there_serve_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here, since each takes two of a few descriptors."""
+    bench.write("wait.py", "import time\ndef main(n):\n    time.sleep(0.5)\n    return n\n")
+    # Not of the worker's own processes: they begin with what they need.
+    bench.write(
+        "start/sitecustomize.py",
+        "import resource, sys\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "few = 'capsule_build.sandbox.worker.child' not in sys.orig_argv\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (16 if few else 1024, hard))\n",
+    )
+    monkeypatch.setenv("PYTHONPATH", str(bench.folder / "start"))
+    talk = Talk(bench.folder)
+    try:
+        for number in range(8):
+            talk.say(id=number, file="wait.py", args=[number])
+        said = [talk.hear() for _ in range(8)]
+        assert sorted(answer["output"]["result"] for answer in said) == list(range(8))
+        assert 1 <= len(talk.children()) < 8
+    finally:
+        talk.close()
+
+
 def test_tasks_that_wait_dont_keep_others_waiting(bench: Bench, talk: Talk) -> None:
     bench.write("wait.py", "import time\ndef main(): time.sleep(4)\n")
     bench.write("file.py", "def main(): return 1\n")

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from typing import Final
 
-from ...runtime.process import converse
+from ...runtime.process import ProgramMissingError, converse
 from . import protocol
 from .protocol import Asked, RequestError, error_line, read_request
 
@@ -229,11 +229,15 @@ class Pool:
         elif not child.has_started and not self._children:
             if self._start_failed:
                 # So would the next one.
-                message = f"No process for tasks can be started: two in a row ended, the last one {how}."
-                while self._waiting:
-                    self._answer(error_line(self._waiting.popleft().id, message))
+                self._refuse(f"two in a row ended, the last one {how}.")
             # What ended the first was perhaps no fault of its own: those that wait get another.
             self._start_failed = not self._start_failed
+
+    def _refuse(self, why: str) -> None:
+        """Give all that wait an error, since there is no process for them."""
+        while self._waiting:
+            message = f"No process for tasks can be started: {why}"
+            self._answer(error_line(self._waiting.popleft().id, message))
 
     def _remove(self, child: _Child, *, at_once: bool) -> str:
         self._poll.unregister(child.output)
@@ -262,6 +266,12 @@ class Pool:
             self._start()
 
     def _start(self) -> None:
-        child = _Child()
+        try:
+            child = _Child()
+        except ProgramMissingError as error:
+            # The system has no more to give: those that are there do what waits.
+            if not self._children:
+                self._refuse(error.message)
+            return
         self._children[child.output] = child
         self._poll.register(child.output, select.POLLIN)
