@@ -136,7 +136,9 @@ def test_what_a_guest_asks_of_the_host_has_a_bound(bench: Bench, monkeypatch: py
 
 def test_a_file_of_tasks_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write("file.py", "def main(): return 1\n" + "#" * source.MAX_SOURCE_BYTES)
-    assert f"file.py has more than {source.MAX_SOURCE_BYTES} bytes" in bench.refused("file.py")
+    assert f"file.py can't be read: it has more than {source.MAX_SOURCE_BYTES} bytes" in bench.refused(
+        "file.py"
+    )
     monkeypatch.setattr(bundling, "MAX_BUNDLE_BYTES", 1000)
     assert "have more than 1000 bytes" in bench.refused(
         bench.write("file.mjs", f"export const main = () => '{'x' * 1000}';\n").name
@@ -165,7 +167,7 @@ def test_a_packed_file_has_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(artifact, "MAX_UNPACKED_BYTES", 100)
     assert "has more than 100 bytes unpacked" in bench.refused("file.wasm")
     monkeypatch.setattr(artifact, "MAX_ARTIFACT_BYTES", 100)
-    assert "file.wasm has more than 100 bytes" in bench.refused("file.wasm")
+    assert "file.wasm can't be read: it has more than 100 bytes" in bench.refused("file.wasm")
 
 
 def test_a_body_has_a_bound(bench: Bench, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
