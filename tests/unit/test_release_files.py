@@ -46,6 +46,9 @@ def put(path: Path, kind: str) -> None:
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "huge":
+        with path.open("wb") as stream:
+            stream.truncate((64 << 20) + 1)
     elif kind == "loop":
         path.symlink_to(path.name)
     else:
@@ -58,6 +61,7 @@ def put(path: Path, kind: str) -> None:
     [
         ("folder", "is not a file"),
         ("pipe", "is not a file"),
+        ("huge", "can't be read: it has more than 67108864 bytes"),
         ("loop", "can't be read: Too many levels of symbolic links"),
         ("dangling", "isn't there"),
     ],
