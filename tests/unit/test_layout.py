@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections import defaultdict
@@ -14,7 +15,7 @@ import pytest
 from capsule_build.runtime.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "capsule_build"
@@ -73,16 +74,22 @@ def part_of(module: str) -> str:
     return [*module.split("."), "__init__"][1]
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """The tree of a file, which several tests read and none may change."""
+    return ast.parse(path.read_text(), str(path))
+
+
 def trees() -> Iterator[tuple[str, Path, ast.Module]]:
     for name, path in MODULES.items():
-        yield name, path, ast.parse(path.read_text(), str(path))
+        yield name, path, tree_of(path)
 
 
-def imports(name: str, path: Path, tree: ast.Module) -> set[str]:
-    """All modules that a module imports, also late ones and those for types only, by their absolute names."""
+def imports(name: str, path: Path, nodes: Iterable[ast.AST]) -> set[str]:
+    """All modules that some nodes of a module import, by their absolute names."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -96,14 +103,17 @@ def imports(name: str, path: Path, tree: ast.Module) -> set[str]:
     return found
 
 
-IMPORTS = {name: imports(name, path, tree) for name, path, tree in trees()}
+@functools.cache
+def all_imports() -> dict[str, set[str]]:
+    """What each module imports, also late and for types only."""
+    return {name: imports(name, path, ast.walk(tree)) for name, path, tree in trees()}
 
 
 def test_there_is_something_to_look_at() -> None:
     assert len(MODULES) > 30
-    assert "capsule_build.plan" in IMPORTS["capsule_build.cli.build"]
-    assert "capsule_build.runtime.errors" in IMPORTS["capsule_build.pins"]
-    assert "capsule_build.cli.options" in IMPORTS["capsule_build.cli.build"]
+    assert "capsule_build.plan" in all_imports()["capsule_build.cli.build"]
+    assert "capsule_build.runtime.errors" in all_imports()["capsule_build.pins"]
+    assert "capsule_build.cli.options" in all_imports()["capsule_build.cli.build"]
 
 
 def test_every_module_has_a_layer() -> None:
@@ -113,7 +123,7 @@ def test_every_module_has_a_layer() -> None:
 def test_imports_go_one_way() -> None:
     wrong = [
         f"{name} imports {other}"
-        for name, others in IMPORTS.items()
+        for name, others in all_imports().items()
         for other in others
         if other.startswith("capsule_build")
         and LAYER[part_of(other)] > LAYER[part_of(name)]
@@ -136,17 +146,22 @@ def test_no_modules_import_each_other() -> None:
 def runtime_imports() -> dict[str, set[str]]:
     """What modules import when they run: not what only their types need."""
 
-    class Drop(ast.NodeTransformer):
-        def visit_If(self, node: ast.If) -> ast.AST | None:
-            typing_only = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-            return None if typing_only else self.generic_visit(node)
+    def running(node: ast.AST) -> Iterator[ast.AST]:
+        yield node
+        for inner in ast.iter_child_nodes(node):
+            if not (
+                isinstance(inner, ast.If)
+                and isinstance(inner.test, ast.Name)
+                and inner.test.id == "TYPE_CHECKING"
+            ):
+                yield from running(inner)
 
-    return {name: imports(name, path, Drop().visit(tree)) for name, path, tree in trees()}
+    return {name: imports(name, path, running(tree)) for name, path, tree in trees()}
 
 
 @pytest.mark.parametrize("name", sorted(RUNTIME))
 def test_runtime_stands_on_the_standard_library_alone(name: str) -> None:
-    others = IMPORTS[name]
+    others = all_imports()[name]
     foreign = {
         other
         for other in others
@@ -159,7 +174,7 @@ def test_runtime_stands_on_the_standard_library_alone(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(RUNTIME))
 def test_runtime_names_its_own_modules_relatively(name: str) -> None:
     # Lifted out of the project it has another name.
-    tree = ast.parse(RUNTIME[name].read_text())
+    tree = tree_of(RUNTIME[name])
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert not (node.module or "").startswith("capsule_build")
@@ -189,7 +204,7 @@ def test_runtime_uses_no_name_that_python_3_10_lacks(name: str) -> None:
         "hashlib": {"file_digest"},
         "itertools": {"batched"},
     }
-    tree = ast.parse(RUNTIME[name].read_text())
+    tree = tree_of(RUNTIME[name])
     used: dict[str, set[str]] = defaultdict(set)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module in newer:
@@ -207,7 +222,7 @@ def test_runtime_uses_no_name_that_python_3_10_lacks(name: str) -> None:
 
 
 def test_one_module_starts_programs() -> None:
-    assert [name for name, others in IMPORTS.items() if "subprocess" in others] == [
+    assert [name for name, others in all_imports().items() if "subprocess" in others] == [
         "capsule_build.runtime.process"
     ]
     other_ways = re.compile(r"\bos\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*|fork\w*)\b|\bpty\.")
@@ -219,7 +234,7 @@ def test_each_engine_has_one_way_in() -> None:
     for package, modules in (("docker", {"capsule_build.engine.docker"}), ("podman", podman)):
         users = {
             name
-            for name, others in IMPORTS.items()
+            for name, others in all_imports().items()
             for other in others
             if other == package or other.startswith(f"{package}.")
         }
@@ -340,11 +355,13 @@ def test_a_recipe_is_data(tracked: list[Path]) -> None:
     ids = [path.stem for path in (TOP / "recipes").glob("*.toml") if path.stem != "components"]
     assert "node24" in ids
     for name, path in MODULES.items():
-        code = ast.parse(path.read_text())
-        for node in ast.walk(code):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                node.value.value = ""
-        text = ast.unparse(code)
+        nodes = list(ast.walk(tree_of(path)))
+        documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        text = " ".join(
+            repr(node.value)
+            for node in nodes
+            if isinstance(node, ast.Constant) and id(node) not in documentation
+        )
         for recipe in ids:
             assert f"'{recipe}'" not in text, f"{name} knows {recipe}"
 
@@ -362,7 +379,10 @@ def test_no_python_is_left_out_for_its_tarfile(tracked: list[Path]) -> None:
         f"{path.relative_to(TOP)}:{node.lineno}"
         for path in tracked
         if path.suffix == ".py"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for text in [path.read_text()]
+        # Most files can't have it, and needn't be parsed.
+        if "extract" in text and "filter" in text
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in {"extract", "extractall"}

@@ -198,8 +198,8 @@ def test_what_a_program_leaves_in_the_background_is_not_waited_for(
 def test_a_program_that_prints_without_end_is_stopped(
     monkeypatch: pytest.MonkeyPatch, timeout: float | None
 ) -> None:
-    monkeypatch.setattr(process, "MOST_BYTES", 8 << 20)
-    with pytest.raises(OutputError, match="printed more than 8 MiB, and was stopped"):
+    monkeypatch.setattr(process, "MOST_BYTES", 1 << 20)
+    with pytest.raises(OutputError, match="printed more than 1 MiB, and was stopped"):
         run(["/bin/sh", "-c", "while :; do echo 'y or n?'; done"], timeout=timeout)
 
 

@@ -21,13 +21,21 @@ if TYPE_CHECKING:
 ROOT = "/tmp/agentcompass-capsules/tiny-1.2.3-linux-x86_64-glibc"
 
 
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The tiny bundle, built once."""
+    with pytest.MonkeyPatch.context() as patch:
+        fakes.detach(patch)
+        world = fakes.World(tmp_path_factory.mktemp("built"))
+        return build(world.plan(), world.shop, world.report).plan.output.read_bytes()
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:
-    """A world in which the tiny bundle has been built; its engine has forgotten that."""
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundle: bytes) -> fakes.World:
+    """A world in which the tiny bundle has been built, by an engine that isn't there any more."""
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
     made = fakes.World(tmp_path)
-    build(made.plan(), made.shop, made.report)
-    made.engine = fakes.FakeEngine()
+    made.plan().output.write_bytes(bundle)
     return made
 
 
