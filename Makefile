@@ -6,6 +6,10 @@ LIBC ?= glibc
 # Engines, images and inputs of the tests live here, outside the checkout, and are used again.
 STATE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/capsule-build-tests
 
+UNIT_TESTS = TMPDIR=$${TMPDIR:-$$(sh tools/scratch.sh)} $(PYTHON) -m pytest tests/unit -q -n auto
+# Tests start Python thousands of times: what it compiled is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -31,12 +35,12 @@ capsule: setup ## Set up what is missing, build a node24 capsule (LIBC=musl for 
 	@sh tools/first-capsule.sh $(LIBC)
 
 .PHONY: check
-check: setup-dev ## Lint, types and unit tests: under a minute
+check: setup-dev ## Lint, types and unit tests, with fewer examples: under a minute
 	$(PYTHON) -m ruff check --quiet .
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
 	$(PYTHON) tools/lint_workflows.py
-	$(PYTHON) -m pytest tests/unit -q -n auto
+	$(UNIT_TESTS) -m "not slow" --hypothesis-profile=quick
 
 .PHONY: test
 test: setup-tests ## Set up what is missing, run all tests, with real engines
@@ -44,7 +48,7 @@ test: setup-tests ## Set up what is missing, run all tests, with real engines
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
 	$(PYTHON) tools/lint_workflows.py
-	$(PYTHON) -m pytest tests/unit -q -n auto
+	$(UNIT_TESTS)
 	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests --ignore=tests/unit -m "not soak and not matrix" --durations=15
 
 .PHONY: soak

@@ -15,6 +15,7 @@ from capsule_build import debian_archive
 from capsule_build.debian_archive import control_field, read_member
 from capsule_build.runtime.errors import InputError
 from tests import archives
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +117,7 @@ def test_what_is_too_large_is_not_read(package: Path, monkeypatch: pytest.Monkey
         read_member(package, "usr/bin/busybox")
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     place=st.integers(0, len(GOOD) - 1),
     byte=st.integers(0, 255),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from capsule_build.runtime.elf import Elf, ElfError, read_elf
 from tests.elves import BASE, ElfSpec, make_elf
+from tests.examples import examples
 
 FULL = ElfSpec(
     interpreter="/tmp/R/abi/glibc/ld-linux-x86-64.so.2",
@@ -197,7 +198,7 @@ SAMPLES = [
 ]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(
     sample=st.sampled_from(SAMPLES),
     edits=st.lists(

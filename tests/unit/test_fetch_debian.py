@@ -18,6 +18,7 @@ from capsule_build.pins import Pin
 from capsule_build.runtime.errors import InputError, UsageError
 from capsule_build.runtime.files import sha256_file
 from capsule_build.runtime.process import run
+from tests.examples import examples
 from tests.servers import body, isolate, serve
 
 DATA = Path(__file__).parents[1] / "data" / "debian"
@@ -79,7 +80,7 @@ VERSION = st.from_regex(r"([01]:)?[0-9][019ab.+~]{0,6}(-[019ab.+~]{1,4})?", full
 
 
 @pytest.mark.skipif(DPKG is None, reason="dpkg is not installed")
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(VERSION, VERSION)
 def test_versions_are_ordered_as_dpkg_orders_them(one: str, other: str) -> None:
     left, right = sort_key(one), sort_key(other)

@@ -372,6 +372,7 @@ def test_an_interrupt_ends_a_fetch_promptly_and_leaves_nothing_half_made(site: S
     assert list((tmp_path / "cache" / "staging").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_processes_that_fetch_at_once_are_both_right(site: Site, tmp_path: Path) -> None:
     pins = [tool_pin(f"input {number}".encode(), f"tool-{number}", None) for number in range(8)]
     for number, pin in enumerate(pins):

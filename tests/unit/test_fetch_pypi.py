@@ -81,6 +81,7 @@ def transfer(tmp_path: Path) -> Transfer:
     return Transfer(tmp_path / "staging")
 
 
+@pytest.mark.slow
 def test_pip_brings_a_pinned_wheel_of_another_machine_from_the_users_index(
     site: Site, transfer: Transfer
 ) -> None:
@@ -90,6 +91,7 @@ def test_pip_brings_a_pinned_wheel_of_another_machine_from_the_users_index(
     assert hashlib.sha256(file.read_bytes()).hexdigest() == pins["1.0"].sha256
 
 
+@pytest.mark.slow
 def test_a_wheel_that_is_not_the_pinned_one_is_refused_with_its_digest(
     site: Site, transfer: Transfer
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_wheel_that_is_not_the_pinned_one_is_refused_with_its_digest(
         pypi.fetch(pin, transfer)
 
 
+@pytest.mark.slow
 def test_a_pinned_version_that_the_index_lacks_is_not_there(site: Site, transfer: Transfer) -> None:
     pin = publish(site, "1.0")["1.0"]
     publish(site, "1.1")
@@ -106,6 +109,7 @@ def test_a_pinned_version_that_the_index_lacks_is_not_there(site: Site, transfer
         pypi.fetch(pin, transfer)
 
 
+@pytest.mark.slow
 def test_an_index_that_can_not_be_reached_is_said_with_pips_configuration(
     site: Site, transfer: Transfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +121,7 @@ def test_an_index_that_can_not_be_reached_is_said_with_pips_configuration(
     assert "pip config list" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_version_that_is_not_pinned_is_looked_up_and_cached(site: Site, tmp_path: Path) -> None:
     pins = publish(site, "1.0", "1.1", "2.0")
     cache = Cache(tmp_path / "cache")
@@ -124,11 +129,13 @@ def test_a_version_that_is_not_pinned_is_looked_up_and_cached(site: Site, tmp_pa
     assert cache.get(pins["1.1"].sha256, pins["1.1"].size) is not None
 
 
+@pytest.mark.slow
 def test_an_index_without_digests_is_looked_into_by_downloading(site: Site, tmp_path: Path) -> None:
     pins = publish(site, "1.0", digests=False)
     assert look_up(COMPONENT, "aarch64", "1.0", cache=Cache(tmp_path / "cache")) == pins["1.0"]
 
 
+@pytest.mark.slow
 def test_a_version_that_does_not_exist_is_wrong_usage_and_the_nearest_are_named(
     site: Site, tmp_path: Path
 ) -> None:
@@ -144,11 +151,13 @@ def test_what_is_no_version_is_wrong_usage(tmp_path: Path, version: str) -> None
         look_up(COMPONENT, "aarch64", version, cache=Cache(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_package_that_no_index_has_is_an_input_error(site: Site, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No index that pip knows"):
         current(COMPONENT, "aarch64", cache=Cache(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_newest_version_is_current_and_a_known_pin_saves_its_download(site: Site, tmp_path: Path) -> None:
     pins = publish(site, "1.0", "1.1")
     site.asked.clear()
@@ -156,6 +165,7 @@ def test_the_newest_version_is_current_and_a_known_pin_saves_its_download(site: 
     assert Cache(tmp_path).entries() == []
 
 
+@pytest.mark.slow
 def test_pip_is_ended_when_the_transfer_is_called_off(site: Site, tmp_path: Path) -> None:
     publish(site, "1.0")
     hanging = threading.Event()

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from capsule_build.pack import Packed, pack
 from capsule_build.runtime.archive import check_bundle, extract_bundle
 from capsule_build.runtime.manifest import FILE_NAME
+from tests.examples import examples
 from tests.memory import peak_of
 from tests.packs import EPOCH, contract_tree, packed, tree
 
@@ -275,7 +276,7 @@ def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=TREES)
 def test_what_is_packed_is_what_is_unpacked(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]

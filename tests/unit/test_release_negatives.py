@@ -18,6 +18,7 @@ from sigstore_models.bundle.v1 import Bundle
 from capsule_build.release.outputs import Outputs
 from capsule_build.release.verification import verify_release
 from capsule_build.runtime.errors import SignatureError, UsageError
+from tests.examples import examples
 from tests.signed import (
     KINDS,
     Shelf,
@@ -288,7 +289,7 @@ def meaning(data: bytes) -> tuple[str, bytes]:
     return bundle.to_json() + dash + line[-1], base64.b64decode(signature)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 1 << 20), bit=st.integers(0, 7))
 def test_a_bit_anywhere_in_a_signature(
     shelf: Shelf, policy: KeylessPolicy, tmp_path: Path, place: int, bit: int
