@@ -93,7 +93,8 @@ def test_both_engines_understand_it(recipe: str, libc: str, architecture: str) -
 @pytest.mark.parametrize(("recipe", "libc", "architecture"), OWN)
 def test_nothing_is_downloaded(recipe: str, libc: str, architecture: str) -> None:
     text = text_of(plan_of(recipe, libc, architecture))
-    scripts = "".join(path.read_text() for path in sorted((templates_dir() / "scripts").iterdir()))
+    files = [path for path in sorted((templates_dir() / "scripts").iterdir()) if path.is_file()]
+    scripts = "".join(path.read_text() for path in files)
     assert not re.search(r"https?://|ftp://", text)
     assert not re.search(r"\bADD\b", text)
     code = "\n".join(line for line in scripts.splitlines() if not line.lstrip().startswith("#"))
