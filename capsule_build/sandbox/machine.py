@@ -9,7 +9,6 @@ from . import guest
 from . import wasmtime_abi as abi
 from .memory import Image, Memories
 from .records import Record
-from .separating import separate
 from .store import FORMAT, Guest, Store, prepare
 from .wasmtime_abi import HOST_CALLBACK, NO_FINALIZER, WasmError, check, lib
 
@@ -174,6 +173,16 @@ class Machine:
         raise WasmError("The compiled guest can't be kept, or isn't what was compiled.")
 
     def _compile(self, wasm: bytes) -> Guest:
+        # Once on a machine: not on the way to a task.
+        from .linking.errors import LinkError
+        from .linking.linker import link
+        from .linking.separating import separate
+
+        try:
+            wasm = link(wasm)
+        except LinkError:
+            # Its instances take longer to make, and are the same.
+            pass
         separated = separate(wasm)
         component = ctypes.c_void_p()
         code = separated.code

@@ -1,6 +1,6 @@
 """The linear memories that instances have: made by the host, and used again.
 
-A memory begins as the guest's image (`separating`), mapped from its file: each page that an instance writes
+A memory begins as the guest's image (`linking.separating`), mapped from its file: each page that is written
 to becomes this process's own. When the instance is gone, these pages are written back to what they were, and
 the memory waits for the next instance, which finds them there: to take and fill a page for each that is
 written to was two fifths of a short task. What is written back is what the kernel says was written to; where

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 CACHE_VARIABLE: Final = "CAPSULE_CACHE_DIR"
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Changed when `machine` configures Wasmtime in another way, or what is kept of a guest changes."""
 
 PREPARING: Final = "Preparing the sandbox, once on this machine: {} ..."

@@ -18,6 +18,9 @@ from capsule_build.runtime.process import run
 from capsule_build.sandbox import guest, health
 from capsule_build.sandbox import making as python
 from capsule_build.sandbox.javascript import making as javascript
+from capsule_build.sandbox.linking.components import read_component
+from capsule_build.sandbox.linking.linker import link
+from capsule_build.sandbox.linking.modules import read_module
 from capsule_build.sandbox.machine import guest_key
 from capsule_build.sandbox.running import machine
 from capsule_build.sandbox.store import Store
@@ -50,6 +53,13 @@ def test_the_guest_has_the_same_bytes_wherever_it_is_made(bench: Bench) -> None:
         digest = hashlib.sha256((bench.folder / "made" / f"{language}.wasm").read_bytes()).hexdigest()
         assert digest == making.recorded_digest()
         assert digest in check["found"]
+    # Calls of tasks are as fast as is promised only where its modules can be linked.
+    before = (bench.folder / "made" / "python.wasm").read_bytes()
+    linked = read_component(link(before))
+    assert len(read_component(before).modules) > len(linked.modules)
+    (one,) = [module for module in map(read_module, linked.modules) if module.memories]
+    assert len(one.bodies) > 10_000
+    assert sum(len(elements.functions) for elements in one.elements) > 5000
 
 
 def test_a_guest_of_other_sources_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

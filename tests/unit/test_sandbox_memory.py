@@ -14,9 +14,9 @@ from wasmtime import wat2wasm
 
 from capsule_build.sandbox import memory as memory_module
 from capsule_build.sandbox import wasmtime_abi as abi
+from capsule_build.sandbox.linking.separating import PAGE_BYTES, separate
 from capsule_build.sandbox.memory import MAX_IDLE, MAX_KEPT_BYTES, Image, Memories, Memory
 from capsule_build.sandbox.pagemap import MAX_REGIONS, PageMap, page_map
-from capsule_build.sandbox.separating import PAGE_BYTES, separate
 from capsule_build.sandbox.wasmtime_abi import WasmError, check, lib
 
 if TYPE_CHECKING:

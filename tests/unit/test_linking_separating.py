@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wasmtime import Config, Engine, Instance, Memory, Module, Store, wat2wasm
 from wasmtime.component import Component
 
-from capsule_build.sandbox.separating import PAGE_BYTES, separate
+from capsule_build.sandbox.linking.separating import PAGE_BYTES, separate
 from capsule_build.sandbox.wasmtime_abi import WasmError
 
 CONFIG = Config()

@@ -1,0 +1,88 @@
+;; As wit-component leaves shared libraries: `main` has the memory, the table and what is global; the libraries
+;; find each other by way of it; `shim` stands for what the host gives, which needs the memory; `fixups` fills
+;; in what the shim calls.
+(component
+  (import "log" (func $log (param "text" string)))
+  (core module $shim
+    (table (export "$imports") 1 funcref)
+    (func (export "0") (param i32 i32) (call_indirect (param i32 i32) (local.get 0) (local.get 1) (i32.const 0))))
+  (core module $main
+    (import "wasi" "reset" (func))
+    (memory (export "memory") 2)
+    (table (export "table") 20 funcref)
+    (global (export "stack") (mut i32) (i32.const 1000))
+    (global (export "a:table_base") i32 (i32.const 3))
+    (global (export "b:table_base") i32 (i32.const 9))
+    (global (export "b:got:later") (mut i32) (i32.const 11))
+    (func (export "later") (param i32) (result i32)
+      (call_indirect (param i32) (result i32) (local.get 0) (i32.const 11)))
+    (func (export "reset"))
+    (data (i32.const 16) "data of main"))
+  (core module $a
+    (type (func (param i64)))
+    (type (func (result i32)))
+    (import "env" "memory" (memory 1))
+    (import "env" "table" (table 1 funcref))
+    (import "env" "base" (global $base i32))
+    (import "env" "stack" (global $stack (mut i32)))
+    (import "env" "later" (func $later (param i32) (result i32)))
+    (import "host" "log" (func $log (param i32 i32)))
+    (global $own (mut i64) (i64.const -5))
+    (elem (global.get $base) func $one $two)
+    (func $one (result i32) (i32.const 1))
+    (func $two (result i32) (i32.add (call $one) (call $one)))
+    (func (export "sum") (param i32) (result i32)
+      (global.set $stack (i32.sub (global.get $stack) (i32.const 16)))
+      (call $log (i32.const 16) (i32.const 12))
+      (i32.add (global.get $stack)
+        (i32.add (call $later (local.get 0)) (call_indirect (result i32) (i32.const 4)))))
+    (func (export "own") (result i64)
+      (global.set $own (i64.add (global.get $own) (i64.const 1)))
+      (global.get $own)))
+  (core module $b
+    (import "env" "memory" (memory 1))
+    (import "env" "table" (table 1 funcref))
+    (import "env" "base" (global $base i32))
+    (import "env" "own" (func $own (result i64)))
+    (import "got" "later" (global $later (mut i32)))
+    (global $sum i32 (i32.add (global.get $base) (i32.const 33)))
+    (elem (offset (i32.add (global.get $base) (i32.const 1))) func $unused $times)
+    (func $unused (param i32))
+    (func $times (param i32) (result i32) (i32.mul (local.get 0) (global.get $sum)))
+    (func (export "run") (param i32) (result i32)
+      (drop (call $own))
+      (i32.add (i32.wrap_i64 (call $own)) (i32.add (global.get $later) (i32.load8_u (i32.const 16)))))
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 100)))
+  (core module $fixups
+    (import "" "$imports" (table 1 funcref))
+    (import "" "0" (func (param i32 i32)))
+    (elem (i32.const 0) func 0))
+
+  (core instance $shim (instantiate $shim))
+  (core module $nothing (func (export "reset")))
+  (core instance $nothing (instantiate $nothing))
+  (core instance $wasi (export "reset" (func $nothing "reset")))
+  (core instance $main (instantiate $main (with "wasi" (instance $wasi))))
+  (core instance $a (instantiate $a
+    (with "env" (instance
+      (export "memory" (memory $main "memory"))
+      (export "table" (table $main "table"))
+      (export "base" (global $main "a:table_base"))
+      (export "stack" (global $main "stack"))
+      (export "later" (func $main "later"))))
+    (with "host" (instance (export "log" (func $shim "0"))))))
+  (core instance $b (instantiate $b
+    (with "env" (instance
+      (export "memory" (memory $main "memory"))
+      (export "table" (table $main "table"))
+      (export "base" (global $main "b:table_base"))
+      (export "own" (func $a "own"))))
+    (with "got" (instance (export "later" (global $main "b:got:later"))))))
+  (core func $lowered (canon lower (func $log) (memory (core memory $main "memory"))))
+  (core instance (instantiate $fixups
+    (with "" (instance
+      (export "$imports" (table $shim "$imports"))
+      (export "0" (func $lowered))))))
+  (func (export "sum") (param "n" u32) (result u32) (canon lift (core func $a "sum")))
+  (func (export "run") (param "n" u32) (result u32)
+    (canon lift (core func $b "run") (memory (core memory $main "memory")) (realloc (core func $b "realloc")))))
