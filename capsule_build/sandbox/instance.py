@@ -37,8 +37,8 @@ GRACE_SECONDS: Final = 0.06
 
 _POLL_SECONDS: Final = 0.005
 _SLICE_SECONDS: Final = 0.2
-MAX_ANSWER_BYTES: Final = 512 << 20
-"""Of a result, as JSON."""
+MAX_ANSWER_BYTES: Final = 128 << 20
+"""Of a result, as JSON, which the host has several times while it reads it."""
 
 MAX_ABANDONED: Final = 16
 """Instances that may wait in a call of the system, abandoned, before this process starts no more."""
@@ -96,6 +96,8 @@ _running: dict[int, Instance] = {}
 _identities = itertools.count(1)
 _starting = _thread.allocate_lock()
 _abandoned: set[int] = set()
+# One that is made while another is taken apart can't have its memory, which the processor has at hand.
+_changing = _thread.allocate_lock()
 
 
 def answer(context: int, request: bytes) -> bytes:
@@ -218,9 +220,10 @@ class Instance:
         try:
             self._configure(store)
             handle = abi.InstanceHandle()
-            error = lib.wasmtime_component_linker_instantiate(
-                self._machine.linker, self._context, self._machine.component, ctypes.byref(handle)
-            )
+            with _changing:
+                error = lib.wasmtime_component_linker_instantiate(
+                    self._machine.linker, self._context, self._machine.component, ctypes.byref(handle)
+                )
             memory = self._machine.memories.taken()
             check(error)
             kind, text = "answer", self._answered(handle, memory)
@@ -233,9 +236,10 @@ class Instance:
             self._outcome = Outcome(kind, text, fuel, 0 if memory is None else memory.size)
         finally:
             _abandoned.discard(self.identity)
-            # Who waits goes on before it is taken apart.
-            self._done.release()
-            lib.wasmtime_store_delete(store)
+            with _changing:
+                # Who waits goes on before it is taken apart; but the next one is made after that.
+                self._done.release()
+                lib.wasmtime_store_delete(store)
             del _running[self.identity]
 
     def _answered(self, handle: abi.InstanceHandle, memory: Memory | None) -> bytes:
