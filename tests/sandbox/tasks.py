@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import ssl
 
 HEAD = "from capsule import task\n"
+LONG = f"{HEAD}@task(name='main', compute='HIGH')\ndef main(*_):\n    print('begun', flush=True)\n    while True: pass\n"
+"""A file whose task says that it has begun, and then has much to do."""
+
 CAPSULE = Path(sys.executable).with_name("capsule")
 
 

@@ -25,7 +25,7 @@ TASK = "def main(*args):\n    return list(args)\n"
         ('{"a": 1,', "line 1 column 9"),
         ("", "no value at character 0"),
         ("[1] 2", "something follows the value, at character 3"),
-        ("[" * 200_000, "its values are too deep in each other"),
+        ("[" * 200_000, "lists and objects so deep in each other"),
     ],
     ids=["list", "string", "object", "empty", "more", "deep"],
 )

@@ -336,10 +336,6 @@ def test_only_the_fetcher_of_releases_names_their_host(tracked: list[Path]) -> N
     }
 
 
-# The worker by its lines and by its client, which are tried by the same tasks.
-LONG = {"tests/sandbox/test_worker.py"}
-
-
 def test_no_file_is_too_long_to_be_read(tracked: list[Path]) -> None:
     long = {
         path.relative_to(TOP).as_posix(): lines
@@ -347,7 +343,7 @@ def test_no_file_is_too_long_to_be_read(tracked: list[Path]) -> None:
         if path.suffix in {".py", ".sh", ".c", ".h", ".j2"}
         if (lines := path.read_bytes().count(b"\n")) > 420
     }
-    assert {name: lines for name, lines in long.items() if name not in LONG} == {}
+    assert long == {}
 
 
 def test_a_recipe_is_data(tracked: list[Path]) -> None:
