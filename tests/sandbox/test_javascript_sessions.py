@@ -16,7 +16,7 @@ from capsule_build.sandbox.javascript.image import MemoryCarrier
 from .sessions import fails, go, resident
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from .tasks import Web
@@ -311,6 +311,33 @@ def test_instances_begin_with_the_same_memory(monkeypatch: pytest.MonkeyPatch) -
     go(use())
     assert len(found) == 5
     assert len(set(found)) == 1
+
+
+def test_what_differs_is_found_where_something_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[int, int]] = []
+    written = image._written
+
+    def look(address: int, size: int) -> Iterable[int]:
+        places = list(written(address, size))
+        fresh = image._fresh[0].ljust(size, b"\0")
+        now = ctypes.string_at(address, size)
+        unit = image._UNIT
+        differ = {at for at in range(0, size, unit) if now[at : at + unit] != fresh[at : at + unit]}
+        assert places == sorted(places)
+        assert differ <= set(places)
+        compared.append((len(places), size // unit))
+        return places
+
+    monkeypatch.setattr(image, "_written", look)
+
+    async def use() -> None:
+        async with capsule.Session("javascript") as session:
+            for _ in range(4):
+                await session.run("globalThis.x = [globalThis.x, new Uint8Array(300000).fill(7)]; 1")
+
+    go(use())
+    assert len(compared) == 4
+    assert all(places < all_units for places, all_units in compared), compared
 
 
 def test_five_hundred_runs_keep_their_memory_and_their_time() -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 
+from ..pagemap import page_map
 from ..records import Record
 from ..wasmtime_abi import WasmError
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Final
 
 MAX_IMAGE_BYTES: Final = 256 << 20
@@ -122,15 +123,26 @@ def _differing(address: int, size: int) -> list[tuple[int, int]]:
     fresh = _fresh[0]
     base = ctypes.cast(ctypes.c_char_p(fresh), ctypes.c_void_p).value or 0
     spans: list[tuple[int, int]] = []
-    begun = 0
-    for offset in range(0, size + _UNIT, _UNIT):
+    for offset in _written(address, size):
         before: int | bytes = base + offset if offset < len(fresh) else _NOTHING
-        if offset < size and _memcmp(address + offset, before, _UNIT):
-            continue
-        if begun < offset:
-            spans.append((begun, offset - begun))
-        begun = offset + _UNIT
+        if _memcmp(address + offset, before, _UNIT):
+            if spans and sum(spans[-1]) == offset:
+                spans[-1] = spans[-1][0], spans[-1][1] + _UNIT
+            else:
+                spans.append((offset, _UNIT))
     return spans
+
+
+def _written(address: int, size: int) -> Iterable[int]:
+    """Return where the units are that may differ, in their order: what wasn't written to is as it was."""
+    regions = page_map().written(address, address + size)
+    if regions is None:
+        return range(0, size, _UNIT)
+    found: dict[int, None] = {}
+    for start, stop, _ in regions:
+        first = (start - address) // _UNIT * _UNIT
+        found.update(dict.fromkeys(range(first, stop - address, _UNIT)))
+    return found
 
 
 def _grow(wanted: int, size: Callable[[], int], call: Callable[[bytes], bytes]) -> None:
