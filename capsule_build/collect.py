@@ -45,14 +45,18 @@ def _place(top: Path, member: tarfile.TarInfo, name: str) -> Path:
     """Return the path that a name of the stream, a member's own or the one it links to, has below `top`."""
     parts = PurePosixPath(name).parts
     path = top.joinpath(*parts[1:])
-    # A link on the way would lead a write to wherever it points.
-    if (
-        PurePosixPath(name).is_absolute()
-        or ".." in parts
-        or path.parent.resolve() not in {path.parent, top.parent}
-    ):
+    if PurePosixPath(name).is_absolute() or ".." in parts or (path != top and _leads_away(path.parent)):
         raise ContractError(f"The build's result has a member '{member.name}' outside of it.")
     return path
+
+
+def _leads_away(folder: Path) -> bool:
+    """Whether a link on the way would lead a write to wherever it points."""
+    try:
+        return folder.resolve() != folder
+    except (OSError, RuntimeError):
+        # Links in a circle.
+        return True
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, top: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from capsule_build.collect import collect
@@ -163,6 +163,9 @@ def test_empty_pieces_do_not_end_a_stream(tree: Path) -> None:
 
 
 @settings(max_examples=40)
+@example(names=[("top/a", tarfile.SYMTYPE, ".."), ("top/a/b", tarfile.REGTYPE, "")])
+@example(names=[("top/a", tarfile.SYMTYPE, ".."), ("top/a/b", tarfile.DIRTYPE, "")])
+@example(names=[("top/a", tarfile.SYMTYPE, "a"), ("top/a/b", tarfile.REGTYPE, "")])
 @given(
     names=st.lists(
         st.tuples(
