@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 MAX_KEPT_BYTES: Final = 32 << 20
 """Of memory that instances have written to, and that one of them leaves to the next."""
 
+_SMALL_BYTES: Final = 4 << 20
+_MAX_USES: Final = 16
+"""Of a memory of which more than that was written to: one large task would slow down all small ones after it."""
+
 MAX_IDLE: Final = 2
 """Memories of one size that wait for instances."""
 
@@ -79,6 +83,7 @@ class Memory:
         self.minimum = minimum
         self.reserved = reserved
         self.size = 0
+        self._uses = 0
         self._image = image
         self._whole = reserved + guard
         self.address = _mapped(0, self._whole, _NONE, _PRIVATE | _ANONYMOUS | _NORESERVE, -1)
@@ -123,6 +128,9 @@ class Memory:
                 _copy(start, start + distance, behind - start)
             zeros = max(start, behind)
             ctypes.memset(zeros, 0, stop - zeros)
+        self._uses += 1
+        if kept > _SMALL_BYTES and self._uses >= _MAX_USES:
+            return False
         if self.size > self.minimum:
             _protect(self.address + self.minimum, self.size - self.minimum, _NONE)
             self.size = self.minimum
