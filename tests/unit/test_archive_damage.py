@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from capsule_build.runtime.errors import ContractError
 from tests import bundles
 from tests.bundles import gzip, small_bundle
+from tests.examples import examples
 from tests.reading import read_all
 
 
@@ -58,7 +59,7 @@ def _kinds(bundle: bundles.Bundle) -> list[str]:
     return kinds
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, 20_000), st.binary(max_size=12), st.integers(0, 12)), min_size=1, max_size=4
@@ -76,7 +77,7 @@ def test_random_edits_of_the_packed_bytes_are_refused_or_change_nothing(
     assert members == read_all(data)[1]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, 20_000), st.binary(max_size=12), st.integers(0, 12)), min_size=1, max_size=4

@@ -18,6 +18,7 @@ from capsule_build.runtime.rules import BundleError
 from capsule_build.runtime.tarheaders import encode, padding
 from tests import bundles
 from tests.bundles import Entry, file, link, small_bundle
+from tests.examples import examples
 from tests.reading import bundle
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ entries = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(members=st.lists(entries, max_size=6))
 def test_whatever_is_extracted_stays_inside(
     members: list[Member], tmp_path_factory: pytest.TempPathFactory

@@ -118,6 +118,7 @@ revoke(lock, tag, Platform("x86_64", "musl"), f"by {tag}")
 """
 
 
+@pytest.mark.slow
 def test_ten_writers_at_once_lose_nothing(tmp_path: Path, lock: Path) -> None:
     tags = [f"tool{number}-v1" for number in range(10)]
     digests = {}

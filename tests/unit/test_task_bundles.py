@@ -17,6 +17,7 @@ from capsule_build.sandbox.artifact import read_artifact
 from capsule_build.sandbox.granted import describe
 from capsule_build.sandbox.guests import Guest, compare, guest_of
 from capsule_build.sandbox.options import ConfigError, Folder, Policy
+from tests.examples import examples
 from tests.task_bundles import collected, packed
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def test_a_file_holds_what_was_packed() -> None:
     assert len(artifact.policy_sha256) == 64
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(place=st.integers(0, len(WHOLE) - 1), bits=st.integers(1, 255))
 def test_no_byte_can_be_changed_unnoticed(place: int, bits: int) -> None:
     changed = bytearray(WHOLE)
@@ -142,7 +143,7 @@ PLACES = [
 ]
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(place=st.sampled_from(PLACES), value=VALUES)
 @example(place=("tasks", 0, "timeout_ms"), value=float("inf"))
 @example(place=("tasks", 0, "fuel"), value=float("nan"))
