@@ -28,7 +28,7 @@ MAX_KEPT_BYTES: Final = 32 << 20
 
 _SMALL_BYTES: Final = 4 << 20
 _MAX_USES: Final = 16
-"""Of a memory of which more than that was written to: one large task would slow down all small ones after it."""
+"""Of a memory of which more than that was written to: one large task would slow down all small ones behind."""
 
 MAX_IDLE: Final = 2
 """Memories of one size that wait for instances."""
@@ -221,7 +221,12 @@ class Memories:
     def _let_go(self, address: int) -> None:
         memory = self._used.pop(address)
         idle = self._idle.setdefault(memory.minimum, [])
-        if len(idle) < MAX_IDLE and memory.renew():
+        try:
+            stays = len(idle) < MAX_IDLE and memory.renew()
+        except WasmError:
+            # Nobody could hear of it here, and nothing depends on it.
+            stays = False
+        if stays:
             idle.append(memory)
         else:
             memory.unmap()

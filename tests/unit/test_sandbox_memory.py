@@ -270,6 +270,28 @@ def test_where_the_system_has_none_left_growing_fails(ground: Ground) -> None:
     one.end()
 
 
+def test_one_that_cannot_be_made_as_new_goes(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_address: int, _length: int, _protection: int) -> None:
+        raise WasmError("The system gives no memory.")
+
+    ground.memories._idle.clear()
+    one = ground.instance()
+    assert one.call(b"grow", 3) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(memory_module, "_protect", fails)
+        one.end()
+    assert ground.memories._idle[2 * PAGE_BYTES] == []
+    assert not _readable(one.memory.address)
+
+
+def test_of_one_that_was_written_to_much_only_some_use_is_made(memory: Memory) -> None:
+    ctypes.memset(memory.address, 1, 100_000)
+    assert all(memory.renew() for _ in range(100))
+    memory.grow(PAGES * PAGE_BYTES + (8 << 20))
+    ctypes.memset(memory.address + PAGES * PAGE_BYTES, 1, 8 << 20)
+    assert not memory.renew()
+
+
 def test_instances_beside_each_other_share_nothing(ground: Ground) -> None:
     several = [ground.instance() for _ in range(MAX_IDLE + 2)]
     assert len({one.memory.address for one in several}) == len(several)
