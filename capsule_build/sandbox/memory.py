@@ -28,7 +28,7 @@ MAX_KEPT_BYTES: Final = 32 << 20
 
 _SMALL_BYTES: Final = 4 << 20
 _MAX_USES: Final = 16
-"""Of a memory of which more than that was written to: one large task would slow down all small ones behind."""
+"""Of a memory of which more than that was written to: a large task would slow down small ones behind it."""
 
 MAX_IDLE: Final = 2
 """Memories of one size that wait for instances."""
