@@ -14,6 +14,7 @@ from __future__ import annotations
 import _thread
 import ctypes
 import itertools
+import os
 import time
 
 from . import wasmtime_abi as abi
@@ -98,6 +99,10 @@ _starting = _thread.allocate_lock()
 _abandoned: set[int] = set()
 # One that is made while another is taken apart can't have its memory, which the processor has at hand.
 _changing = _thread.allocate_lock()
+# A process that is forked has but the one thread that forks: what others hold would never be let go of, and
+# when a task has ended, its instance is still taken apart.
+for _lock in (_starting, _changing):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def answer(context: int, request: bytes) -> bytes:
