@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import os
 
 from . import wasmtime_abi as abi
 from .pagemap import page_map
@@ -54,12 +55,29 @@ class Image:
     Args:
         handle: A descriptor of the file that holds it.
         length: Its bytes: whole pages.
+
+    Attributes:
+        address: Where this process has it, to read.
     """
 
     def __init__(self, handle: int, length: int) -> None:
-        self.handle = handle
         self.length = length
+        self._handle = handle
+        self._file = _file_of(handle)
         self.address = _mapped(0, length, _READ, _PRIVATE, handle) if length else 0
+
+    def put(self, address: int) -> None:
+        """Have reserved room begin with it.
+
+        Raises:
+            WasmError: The system has no room for that.
+        """
+        if _file_of(self._handle) == self._file:
+            _mapped(address, self.length, _READ_WRITE, _PRIVATE | _FIXED, self._handle)
+            return
+        # A program that becomes a daemon closes all descriptors: this one may be that of any file by now.
+        _protect(address, self.length, _READ_WRITE)
+        _copy(address, self.address, self.length)
 
 
 class Memory:
@@ -89,7 +107,7 @@ class Memory:
         self.address = _mapped(0, self._whole, _NONE, _PRIVATE | _ANONYMOUS | _NORESERVE, -1)
         try:
             if image is not None and image.length:
-                _mapped(self.address, image.length, _READ_WRITE, _PRIVATE | _FIXED, image.handle)
+                image.put(self.address)
                 self.size = image.length
             self.grow(minimum)
         except BaseException:
@@ -239,12 +257,18 @@ def _mapped(address: int, length: int, protection: int, flags: int, handle: int)
     return found
 
 
+def _file_of(handle: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(handle)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def _protect(address: int, length: int, protection: int) -> None:
     if length and _mprotect(address, length, protection):
         raise _failed(length)
 
 
 def _failed(length: int) -> WasmError:
-    import os
-
     return WasmError(f"The system gives no memory of {length} bytes: {os.strerror(ctypes.get_errno())}.")

@@ -91,6 +91,26 @@ def test_what_the_system_wrote_is_gone(memory: Memory, tmp_path: Path) -> None:
     assert content(memory) == NEW
 
 
+@pytest.mark.parametrize("becomes", ["closed", "another file's"])
+def test_it_begins_as_the_image_says_whatever_becomes_of_the_descriptor(tmp_path: Path, becomes: str) -> None:
+    (tmp_path / "image").write_bytes(CONTENT.ljust(IMAGE_BYTES, b"\0"))
+    (tmp_path / "other").write_bytes(b"x" * IMAGE_BYTES)
+    handle = os.open(tmp_path / "image", os.O_RDONLY)
+    image = Image(handle, IMAGE_BYTES)
+    os.close(handle)
+    if becomes != "closed":
+        other = os.open(tmp_path / "other", os.O_RDONLY)
+        assert other == handle
+    memory = Memory(PAGES * PAGE_BYTES, RESERVED, GUARD, image)
+    assert content(memory) == NEW
+    ctypes.memset(memory.address, 1, memory.size)
+    assert memory.renew()
+    assert content(memory) == NEW
+    memory.unmap()
+    if becomes != "closed":
+        os.close(other)
+
+
 def test_what_is_behind_its_size_cannot_be_accessed(memory: Memory) -> None:
     for address in (memory.address + memory.size, memory.address + RESERVED + GUARD - 1):
         assert not _readable(address)
