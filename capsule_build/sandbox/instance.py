@@ -179,7 +179,8 @@ class Instance:
         if not finished or self._outcome is None:
             self._abandon()
             return Outcome(self.stop or "timeout", b"", 0, 0, abandoned=True)
-        return self._outcome
+        outcome, self._outcome = self._outcome, None
+        return outcome
 
     def cancel(self, reason: str) -> None:
         """End it, and what it waits for, as soon as it comes back to WebAssembly."""
@@ -251,7 +252,9 @@ class Instance:
         if self.setup.preparation is not None:
             self._call(handle, self.setup.preparation)
         self._asked.acquire()
-        return b"" if self._request is None else self._carried(handle, self._request, memory)
+        # It outlives its run, as part of a cycle of references, and what it was told may be large.
+        request, self._request = self._request, None
+        return b"" if request is None else self._carried(handle, request, memory)
 
     def _configure(self, store: int) -> None:
         setup = self.setup

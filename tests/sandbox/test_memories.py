@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import gc
 import os
 import sys
 import threading
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from capsule import Session
 from capsule_build.runtime.process import run
-from capsule_build.sandbox.instance import abandoned
+from capsule_build.sandbox.instance import Instance, Outcome, abandoned
 from capsule_build.sandbox.machine import START_BYTES
 from capsule_build.sandbox.memory import Memory
 
@@ -179,6 +182,24 @@ def test_tasks_at_the_same_time_and_within_each_other(bench: Bench, renewed: lis
         thread.join()
     assert not wrong
     assert renewed
+
+
+def test_nothing_holds_what_a_task_was_given_when_it_has_ended(bench: Bench) -> None:
+    """An instance is let go of by the next collection of garbage: what it was told would be memory until then."""
+    gc.collect()
+    gc.disable()
+    try:
+        session = Session()
+        asyncio.run(session.run("x = bytearray(1 << 20)"))
+        asyncio.run(session.run("x[0] = 1"))
+        session.close()
+        bench.task("return args[0]", "x" * (1 << 20))
+        ended = [one for one in gc.get_objects() if isinstance(one, Instance)]
+        held = [value for one in ended for value in vars(one).values()]
+    finally:
+        gc.enable()
+    assert ended
+    assert not [value for value in held if isinstance(value, (bytes, Outcome))]
 
 
 def test_a_process_that_is_forked_while_tasks_run_can_run_others(bench: Bench) -> None:
