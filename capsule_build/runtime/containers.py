@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import tarfile
 import tempfile
 from abc import abstractmethod
@@ -51,6 +52,8 @@ class ContainerEnvironment(ShellEnvironment):
 
     engine: ClassVar[str]
     """The engine's command."""
+    other: ClassVar[str]
+    """The command of the engine that may have the container instead."""
 
     def __init__(self, container: str, *, user: str | None = None) -> None:
         if not container or container.startswith("-"):
@@ -62,7 +65,8 @@ class ContainerEnvironment(ShellEnvironment):
             said = found.error_text.strip()
             if any(words in said for words in _UNREACHABLE):
                 raise EngineError(
-                    f"{self.engine} doesn't answer: {said}", hint="Is it running, and may you use it?"
+                    f"{self.engine} doesn't answer: {said}",
+                    hint=self._or_other("Is it running, and may you use it?"),
                 )
             raise TargetError(
                 f"{self.engine} has no container '{container}': {said}", hint=f"See: {self.engine} ps --all"
@@ -202,8 +206,16 @@ class ContainerEnvironment(ShellEnvironment):
         except process.ProgramMissingError as error:
             raise EngineError(
                 f"The command '{self.engine}' is not installed here.",
-                hint="Containers are reached by the engine's command line; its socket alone is not enough.",
+                hint=self._or_other(
+                    "Containers are reached by the engine's command line; its socket alone is not enough."
+                ),
             ) from error
+
+    def _or_other(self, hint: str) -> str:
+        """Return a hint that also names the other engine, where that is here."""
+        if shutil.which(self.other) is None:
+            return hint
+        return f"{hint} {self.other.capitalize()} is here: is the container {self.other}:{self._container}?"
 
     def _check_started(self, program: str, result: process.Result) -> None:
         """Raise if it was the engine that failed, and not the program."""
@@ -222,6 +234,7 @@ class DockerContainer(ContainerEnvironment):
     """A running container of the Docker daemon that the `docker` command reaches."""
 
     engine = "docker"
+    other = "podman"
 
     def _copy_in(self, place: str) -> list[str]:
         return ["cp", "-", place]
@@ -241,6 +254,7 @@ class PodmanContainer(ContainerEnvironment):
     """A running container of the user's Podman."""
 
     engine = "podman"
+    other = "docker"
 
     def _copy_in(self, place: str) -> list[str]:
         return ["cp", "--archive=false", "-", place]
