@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import packed
 from .output import Json, human_size, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def diff(before: Before, after: After, *, files: FilesOption = False, as_json: J
     """Show what changed from one bundle to another: components, licences, sizes, files."""
     from ..comparison import compare_bundles
 
+    packed.refuse_packed("diff", before, after)
     found = compare_bundles(before, after)
     if as_json:
         print_json(found.to_json())

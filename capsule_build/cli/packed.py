@@ -1,10 +1,15 @@
-"""`check` and `inspect` of a packed file of tasks: what it holds and asks for, before anybody runs it."""
+"""`check` and `inspect` of a packed file of tasks: what it holds and asks for, before anybody runs it.
+
+Other commands are for runtime bundles alone, and refuse one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..runtime.errors import UsageError
 from ..runtime.rules import shown
 from ..sandbox.languages import PACKED_SUFFIX
 from .output import human_size, print_facts, print_json
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from ..sandbox.options import Policy
 
 SCHEMA: Final = "capsule-build.task.v1"
+_WEBASSEMBLY: Final = b"\0asm"
 
 
 class PackedFile(NamedTuple):
@@ -37,6 +43,20 @@ class PackedFile(NamedTuple):
 def is_packed(bundle: Path) -> bool:
     """Return whether this is named as packed tasks are."""
     return bundle.suffix == PACKED_SUFFIX
+
+
+def refuse_packed(command: str, *bundles: Path) -> None:
+    """Refuse packed tasks, by their name or first bytes, in a command that is for runtime bundles alone.
+
+    Raises:
+        UsageError: One of the files holds tasks.
+    """
+    for bundle in bundles:
+        if is_packed(bundle) or _begins_as_packed(bundle):
+            raise UsageError(
+                f"'{command}' is for runtime capsules' bundles (.tar.gz); {bundle} holds tasks.",
+                hint="'capsule-build inspect FILE.wasm' shows them.",
+            )
 
 
 def read(bundle: Path) -> PackedFile:
@@ -99,6 +119,15 @@ def particulars(artifact: Artifact) -> list[tuple[str, str]]:
 def tasks_json(artifact: Artifact) -> dict[str, object]:
     """Return, for machines, what each task of a packed file is granted."""
     return {name: _json_of(task) for name, task in artifact.file.tasks.items()}
+
+
+def _begins_as_packed(bundle: Path) -> bool:
+    # What can't be read is told by who has to read it. A pipe would be waited for, and lack its first bytes.
+    with contextlib.suppress(OSError):
+        if bundle.is_file():
+            with bundle.open("rb") as stream:
+                return stream.read(len(_WEBASSEMBLY)) == _WEBASSEMBLY
+    return False
 
 
 def _files(artifact: Artifact) -> str:

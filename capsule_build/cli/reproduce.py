@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from ..sources import parse_sources
-from . import options, panels
+from . import options, packed, panels
 from .definitions import load_definitions
 from .output import Json, err, out, print_json
 from .workshop import open_workshop
@@ -61,6 +61,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         from ..release.reproducing import plan_reproduction, reproduce
         from .progress import build_reporter
 
+        packed.refuse_packed("reproduce", bundle)
         choice = options.engine_choice(container_cli, None)
         definitions = load_definitions(folder, *recipes.values())
         with _place(bundle, output) as place:

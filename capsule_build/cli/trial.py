@@ -12,7 +12,7 @@ from ..recipes import find_recipe
 from ..runtime.archive import check_bundle
 from ..runtime.errors import UsageError
 from ..runtime.platforms import Platform, host_architecture
-from . import options, panels
+from . import options, packed, panels
 from .definitions import load_definitions
 from .output import Json, err, print_json, print_table
 
@@ -51,6 +51,7 @@ def register(app: typer.Typer, recipes: Mapping[str, Recipe], folder: Path) -> N
         from ..fetch import Cache, fetch_all
         from ..smoke import bare_image, require_passed, run_smoke
 
+        packed.refuse_packed("test", bundle)
         if image is not None:
             check_reference(image)
         manifest = check_bundle(bundle).manifest

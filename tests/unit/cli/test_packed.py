@@ -58,3 +58,15 @@ def test_a_changed_byte_is_noticed(cli: Callable[..., Ran], bundle: Path, comman
 
 def test_licences_of_packages_are_elsewhere(cli: Callable[..., Ran], bundle: Path) -> None:
     assert_one_message(cli("inspect", bundle, "--licenses"), 2, "--licenses is for runtime bundles")
+
+
+@pytest.mark.parametrize("command", [("diff", "/no/such.tar.gz"), ("test",), ("reproduce",)])
+@pytest.mark.parametrize("name", ["hello.wasm", "hello.tar.gz"])
+def test_what_is_for_runtime_bundles_refuses_tasks(
+    cli: Callable[..., Ran], tmp_path: Path, command: tuple[str, ...], name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(DATA)
+    ran = cli(*command, path)
+    assert_one_message(ran, 2, f"'{command[0]}' is for runtime capsules' bundles (.tar.gz);")
+    assert f"{name} holds tasks." in " ".join(ran.err.split())
