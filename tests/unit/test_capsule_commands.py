@@ -299,6 +299,24 @@ def test_a_platform_that_the_lock_lacks_is_wrong_usage(world: World, capsule: Ca
     assert (ran.code, world.platform in ran.err) == (2, True)
 
 
+@pytest.mark.parametrize("command", ["install", "fetch", "setup"])
+def test_a_tag_that_only_a_recipe_has_is_told_how_to_make(
+    world: World, capsule: Callable[..., Ran], tmp_path: Path, command: str
+) -> None:
+    harness = tmp_path / "harness.json"
+    spec = {"install_strategy": "install", "entrypoint": "x", "check_command": ["x"], "install_command": "x"}
+    for tag, hint in (
+        ("python312-v1", "'capsule-build python3.12' builds it, and 'capsule-build lock --lock FILE'"),
+        ("nothing-v1", f"Tags: {TAG}"),
+    ):
+        harness.write_text(json.dumps({**spec, "setup_capsule_tag": tag}))
+        asked = {"install": (tag, "local"), "fetch": (tag,), "setup": (harness, "local")}[command]
+        ran = capsule(command, *asked, *world.options)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.count("There is no capsule") == 1
+        assert hint in " ".join(ran.err.split())
+
+
 def test_doctor_looks_at_what_capsules_need(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

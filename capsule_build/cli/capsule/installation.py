@@ -22,6 +22,7 @@ from .targets import (
     Tag,
     User,
     Where,
+    check_named,
     open_registry,
     open_store,
     opened,
@@ -83,6 +84,7 @@ def install(
 ) -> None:
     """Put a capsule into an environment, or find that it is there."""
     registry = open_registry(lock)
+    check_named(tag, registry)
     environment = opened(env, user)
     with stages() as progress:
         done = install_capsule(

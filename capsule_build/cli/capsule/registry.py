@@ -21,6 +21,7 @@ from .targets import (
     LockOption,
     Replace,
     Tag,
+    check_named,
     lock_path,
     open_registry,
     open_store,
@@ -166,6 +167,7 @@ def _resolved(
         if platform not in (None, TASK_PLATFORM):
             raise UsageError(f"'{tag}' is a task, which is for {TASK_PLATFORM} and not for {platform}.")
         return registry.task(tag)
+    check_named(tag, registry)
     wanted = Platform.parse(platform) if platform is not None else _platform(registry.capsule(tag), source)
     return registry.resolve(tag, wanted)
 

@@ -25,6 +25,7 @@ from .targets import (
     Tag,
     User,
     Where,
+    check_named,
     open_registry,
     open_store,
     opened,
@@ -69,7 +70,10 @@ def setup(
     """Set a harness up in an environment: install it with its capsule, seal it, and try it."""
     wanted = load_harness(harness)
     # Without a capsule's tag nothing of capsules happens: no lock is read.
-    registry = open_registry(lock) if wanted.setup_capsule_tag is not None else None
+    registry = None
+    if wanted.setup_capsule_tag is not None:
+        registry = open_registry(lock)
+        check_named(wanted.setup_capsule_tag, registry)
     environment = opened(env, user)
     with stages() as progress:
         done = set_up(
@@ -120,7 +124,7 @@ def seal(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Seal what was installed with a capsule, so that it runs without it on PATH. Again is harmless."""
+    """Seal what was installed with a capsule, so that it runs without it on PATH. Safe to repeat."""
     registry = open_registry(lock)
     environment = opened(env, user)
     report = seal_root(_installed(tag, environment, registry=registry), environment, dry_run=dry_run)

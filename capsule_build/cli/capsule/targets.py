@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ...resources import registry_lock
+from ...resources import recipes_dir, registry_lock
 from ...runtime.environments import open_environment
 from ...runtime.errors import UsageError
 from ...runtime.registry import load_registry
@@ -30,7 +30,7 @@ Where = Annotated[
 ]
 User = Annotated[
     str | None,
-    typer.Option("--user", metavar="USER", help="Be this user in a container, and not its image's."),
+    typer.Option("--user", metavar="USER", help="Run as USER instead of the image's own user."),
 ]
 LockOption = Annotated[
     Path | None,
@@ -72,6 +72,26 @@ def open_registry(given: Path | None) -> Registry:
         ContractError: It breaks its format.
     """
     return load_registry(lock_path(given))
+
+
+def check_named(tag: str, registry: Registry) -> None:
+    """Say of a tag that a shipped recipe has, and the registry lock doesn't name, how its capsule is made.
+
+    Raises:
+        UsageError: It is such a tag. All others are told by who uses them.
+    """
+    if tag in registry.capsules:
+        return
+    # Only where it has gone wrong are recipes read.
+    from ...recipes import load_recipes
+
+    for recipe in load_recipes(recipes_dir()).values():
+        if recipe.tag == tag:
+            raise UsageError(
+                f"There is no capsule '{tag}'.",
+                hint=f"The registry lock doesn't name it. 'capsule-build {recipe.id}' builds it, and "
+                "'capsule-build lock --lock FILE' names it in a lock of yours.",
+            )
 
 
 def open_store(given: Path | None) -> Store:
