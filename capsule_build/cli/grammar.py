@@ -15,7 +15,10 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+TASKS_WORDS: Final = "[ARGS]..."
+"""The metavar of a task's arguments: those that begin with a dash belong behind a `--`."""
 
 _HELP_OPTIONS: Final = ("--help", "-h")
 
@@ -26,7 +29,7 @@ class _Command(TyperCommand):
         self.help = _flowing(self.help)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with _said_of(ctx):
+        with _said_of(ctx, args):
             return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -39,7 +42,7 @@ class _Command(TyperCommand):
 
 class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with _said_of(ctx):
+        with _said_of(ctx, args):
             return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -73,12 +76,43 @@ def is_of_a_command(option: str, group: object) -> bool:
     return any(option in param.opts for command in commands for param in command.params)
 
 
+def tasks_words_apart(context: Any, words: Sequence[str], option: str) -> list[str] | None:
+    """Return a command line with a `--` before an option that its command doesn't know.
+
+    Args:
+        context: The command's.
+        words: What stands behind its name.
+        option: The option.
+
+    Returns:
+        The words; `None` where the option isn't a task's: the command runs none, or none is named before it.
+    """
+    params = context.command.get_params(context)
+    arguments = [param for param in params if isinstance(param, TyperArgument)]
+    if not arguments or arguments[-1].metavar != TASKS_WORDS:
+        return None
+    if any(option in param.opts for param in params):
+        return None
+    for at, word in enumerate(words):
+        if not word.startswith(option):
+            continue
+        try:
+            values, _, _ = context.command.make_parser(context).parse_args(list(words[:at]))
+        except TyperException:
+            # It is the value of an option before it.
+            continue
+        return [*words[:at], "--", *words[at:]] if values.get(arguments[0].name) else None
+    return None
+
+
 @contextlib.contextmanager
-def _said_of(context: Any) -> Iterator[None]:
-    """Let an error of a block know whose command line it is about; not all of Typer's do."""
+def _said_of(context: Any, args: Sequence[str]) -> Iterator[None]:
+    """Let an error of a block know whose command line it is about, and its words; not all of Typer's do."""
+    words = tuple(args)
     try:
         yield
     except TyperException as error:
+        error.words = words  # type: ignore[attr-defined]  # a usage error's
         if getattr(error, "ctx", None) is None:
             error.ctx = context  # type: ignore[attr-defined]  # a usage error's
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..runtime.errors import EXIT_INTERRUPTED, CapsuleError, UsageError
-from .grammar import is_of_a_command, is_passed_on
+from .grammar import is_of_a_command, is_passed_on, tasks_words_apart
 from .output import err, print_error
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ def _refusal(error: TyperException, program: str) -> UsageError:
         )
     if option is not None and any(is_passed_on(param) for param in context.command.params):
         advice = f"Put '--' before the command. {advice}"
+    if option is not None and (words := tasks_words_apart(context, getattr(error, "words", ()), option)):
+        line = shlex.join([*context.command_path.split(), *words])
+        advice = f"The task's own words go behind '--': {line}\n{advice}"
     return UsageError(error.format_message(), hint=advice)
 
 

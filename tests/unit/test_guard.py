@@ -166,6 +166,43 @@ def test_the_number_of_a_closed_stream_is_no_files() -> None:
         ),
         (
             capsule_app,
+            ["run", "--mount", "a b", "hello.py", "x", "--name", "Ada"],
+            (
+                "No such option: --name (Possible options: --trace)\n"
+                "The task's own words go behind '--': capsule run --mount 'a b' hello.py x -- --name Ada\n"
+                "'capsule run --help' lists what there is."
+            ),
+        ),
+        (
+            capsule_app,
+            ["exec", "--mount", "--name", "hello.wasm", "--name=Ada"],
+            (
+                "No such option: --name (Possible options: --trace)\n"
+                "The task's own words go behind '--': capsule exec --mount --name hello.wasm -- --name=Ada\n"
+                "'capsule exec --help' lists what there is."
+            ),
+        ),
+        (
+            capsule_app,
+            ["run", "hello.py", "-nAda"],
+            (
+                "No such option: -n\n"
+                "The task's own words go behind '--': capsule run hello.py -- -nAda\n"
+                "'capsule run --help' lists what there is."
+            ),
+        ),
+        (
+            capsule_app,
+            ["run", "--mount", "data", "--nonsense", "hello.py"],
+            "No such option: --nonsense\n'capsule run --help' lists what there is.",
+        ),
+        (
+            capsule_app,
+            ["run", "hello.py", "--args-file"],
+            "Option '--args-file' requires an argument.\n'capsule run --help' lists what there is.",
+        ),
+        (
+            capsule_app,
             ["install", "TAG", "local", "--nonsense"],
             "No such option: --nonsense\n'capsule install --help' lists what there is.",
         ),

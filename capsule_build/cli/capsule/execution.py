@@ -6,12 +6,18 @@ from typing import Annotated
 
 import typer
 
+from ..grammar import TASKS_WORDS
 from ..verifiers import Builder, Identity, Issuer, PublicKey, TrustRoot, words_of
 from .arguments import Arguments
 from .execute import execute
 from .panels import TASKS
 
-_Args = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The task's arguments.")]
+_Args = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar=TASKS_WORDS, help="The task's arguments; those that begin with a dash behind '--'."
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print the envelope alone on standard output.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Tell each task's life on standard error.")]
 _Mount = Annotated[
