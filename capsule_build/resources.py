@@ -52,6 +52,13 @@ def checkout() -> Path | None:
     return None if (_PACKAGE / "_data").exists() or not (top / "pyproject.toml").is_file() else top
 
 
+def tool_pins() -> Path | None:
+    """Return the pins of what the checkout's own tools download, or `None` where there is no checkout."""
+    top = checkout()
+    pins = None if top is None else top / "tools" / "pins.lock.json"
+    return pins if pins is not None and pins.is_file() else None
+
+
 def default_dist() -> Path:
     """Return where outputs go when nothing else is said: the checkout's `dist`, else `./dist`."""
     top = checkout()

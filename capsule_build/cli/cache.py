@@ -9,6 +9,7 @@ import typer
 
 from ..fetch.cache import Cache
 from ..pins import load_pins
+from ..resources import tool_pins
 from ..sandbox.javascript import guest
 from . import panels
 from .definitions import load_definitions
@@ -42,6 +43,8 @@ def list_entries(
         names.setdefault(pin.sha256, []).append(pin.label)
     for pin in _guest_pins():
         names.setdefault(pin.sha256, []).append(f"{pin.label} of JavaScript's guest")
+    for pin in _tool_pins():
+        names.setdefault(pin.sha256, []).append(f"{pin.label} of the checkout's tools")
     entries = cache.entries()
     if as_json:
         print_json(
@@ -71,6 +74,12 @@ def _guest_pins() -> tuple[Pin, ...]:
     return load_pins(Path(guest.sources(), guest.PINS)).pins
 
 
+def _tool_pins() -> tuple[Pin, ...]:
+    """Return what a checkout's tools download. Its linter of workflows would fetch it again."""
+    path = tool_pins()
+    return () if path is None else load_pins(path).pins
+
+
 def prune(
     context: typer.Context,
     *,
@@ -78,7 +87,9 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
     """Remove inputs that no pin names, and what interrupted runs left."""
-    used = () if everything else (*load_definitions(recipe_folder(context)).pins.pins, *_guest_pins())
+    used: tuple[Pin, ...] = ()
+    if not everything:
+        used = (*load_definitions(recipe_folder(context)).pins.pins, *_guest_pins(), *_tool_pins())
     dropped = Cache().prune({pin.sha256 for pin in used}, dry_run=dry_run)
     for entry in dropped:
         out().print(f"{entry.sha256}  {human_size(entry.size)}", markup=False)

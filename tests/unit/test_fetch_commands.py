@@ -20,6 +20,7 @@ from capsule_build.cli.progress import Bars, Lines, build_reporter
 from capsule_build.engine.protocol import BuildError
 from capsule_build.fetch import Cache
 from capsule_build.pins import Pin, PinSet, dump_pins, load_pins
+from capsule_build.resources import tool_pins
 from capsule_build.runtime.errors import CapsuleError, UsageError
 from capsule_build.sandbox.javascript import guest
 from tests.servers import isolate
@@ -155,6 +156,24 @@ def test_what_the_guest_is_made_of_is_named_and_kept(folder: Path, monkeypatch: 
     assert "Removed 0 files, 0 B." in call(folder, "cache", "prune").stdout
     assert len(Cache().entries()) == 2
     assert "Removed 2 files, 15 B." in call(folder, "cache", "prune", "--all").stdout
+
+
+def test_what_the_checkouts_tools_download_is_named_and_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The linter of workflows takes its one from this file.
+    shipped = tool_pins()
+    assert shipped is not None
+    assert [pin.component for pin in load_pins(shipped).pins] == ["actionlint"]
+    pin = replace(PIN, component="linter", sha256=hashlib.sha256(b"another").hexdigest(), size=7)
+    own = folder / "tools.json"
+    own.write_bytes(dump_pins(PinSet(1, (pin,))))
+    monkeypatch.setattr(cache, "tool_pins", lambda: own)
+    assert "linter (any) of the checkout's tools" in call(folder, "cache", "list").stdout
+    assert "Removed 0 files, 0 B." in call(folder, "cache", "prune").stdout
+    # An installed package has no tools.
+    monkeypatch.setattr(cache, "tool_pins", lambda: None)
+    assert "Removed 1 file, 7 B." in call(folder, "cache", "prune").stdout
 
 
 def terminal(*, width: int = 200) -> Console:
