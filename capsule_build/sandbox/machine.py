@@ -160,10 +160,12 @@ class Machine:
                 path = f"/proc/self/fd/{files.code}".encode()
                 error = lib.wasmtime_component_deserialize_file(self.engine, path, ctypes.byref(component))
                 check(error)
-            except WasmError:
+            except WasmError as error:
+                os.close(files.image)
+                if not os.path.exists(path):
+                    raise WasmError("Tasks need /proc, by which compiled code is opened.") from error
                 # Compiled for another processor, in a home that machines share.
                 store.remove(key)
-                os.close(files.image)
                 continue
             finally:
                 os.close(files.code)

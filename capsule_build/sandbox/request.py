@@ -7,12 +7,12 @@ import os
 from ..runtime.errors import CapsuleError, ContractError, DigestError, SignatureError
 from .grants import read_mount
 from .guests import compare
-from .languages import JAVASCRIPT, PACKED_SUFFIX, language_of
+from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, language_of
 from .options import ConfigError
 from .project import FILE, load_project
 from .records import Record
 from .running import Context, failure, machine, run_entry
-from .source import load_source
+from .source import load_source, with_code
 from .trust import read_trust
 
 TYPE_CHECKING = False
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final
 
+    from .machine import Machine
+    from .source import TaskFile
     from .standby import Standby
+    from .trust import Trust
 
 _NOT_AS_IT_MUST_BE: Final = (
     ConfigError.exit_code,
@@ -115,19 +118,7 @@ def perform(
         )
     mounts = [read_mount(text) for text in request.mounts]
     if packed:
-        from .artifact import read_artifact, read_artifact_bytes
-
-        # Read once: what was verified is what is run.
-        data = read_artifact_bytes(path)
-        if request.sha256 is not None:
-            _require_digest(data, request.sha256, path)
-        for trust in trusts:
-            trust.require_signature(path, data)
-        artifact = read_artifact(data, path)
-        same = any(trust.same_guest for trust in trusts)
-        compare(artifact.guest, name, must_be_same=same, say=say)
-        file = artifact.file
-        engine = machine(say, artifact.guest.language)
+        file, engine = _packed(request, path, name, trusts, say)
     elif language == JAVASCRIPT:
         from .javascript.loading import load_javascript
 
@@ -148,6 +139,25 @@ def perform(
     finally:
         if trace is not None:
             trace.close()
+
+
+def _packed(
+    request: Request, path: str, name: str, trusts: Sequence[Trust], say: Callable[[str], None]
+) -> tuple[TaskFile, Machine]:
+    from .artifact import read_artifact, read_artifact_bytes
+
+    # Read once: what was verified is what is run.
+    data = read_artifact_bytes(path)
+    if request.sha256 is not None:
+        _require_digest(data, request.sha256, path)
+    for trust in trusts:
+        trust.require_signature(path, data)
+    artifact = read_artifact(data, path)
+    same = any(trust.same_guest for trust in trusts)
+    compare(artifact.guest, name, must_be_same=same, say=say)
+    engine = machine(say, artifact.guest.language)
+    in_python = artifact.guest.language == PYTHON
+    return (with_code(artifact.file, engine) if in_python else artifact.file), engine
 
 
 def attempt(

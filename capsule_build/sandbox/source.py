@@ -96,6 +96,18 @@ def load_source(path: str, project: Project, machine: Machine, *, packages: Sequ
     return TaskFile(name, text, tasks, entry, from_folder(folder, data, packages), code)
 
 
+def with_code(file: TaskFile, machine: Machine) -> TaskFile:
+    """Return a file with what the guest compiles it to, which is kept: each run of it would compile it."""
+    return TaskFile(
+        file.path,
+        file.source,
+        file.tasks,
+        file.entry,
+        file.modules,
+        compiled(file.source, file.path, machine),
+    )
+
+
 def compiled(text: str, name: str, machine: Machine) -> bytes:
     """Return what the guest compiles a Python file to, for `TaskFile`; nothing, where that is too large."""
     code = _describe(text, name, machine, None).get("code")

@@ -358,3 +358,13 @@ def test_the_digest_is_that_of_the_bytes_that_are_run(bench: Bench, signed: Outp
     assert f"{asked} is asked for" in bench.refused("hello.wasm", sha256=asked)
     held = signed.digest.read_text().split()[0]
     assert bench.run("hello.wasm", sha256=held)["result"] == "hello x"
+
+
+def test_what_is_packed_costs_what_its_source_costs(shelf: Bench) -> None:
+    """It isn't compiled anew at each run."""
+    ran = [
+        json.loads(shelf.command(*words).stdout)
+        for words in (("run", "--json", "hello.py"), ("exec", "--json", "hello.wasm"))
+    ]
+    fuel = [envelope["execution"]["fuel_consumed"] for envelope in ran]
+    assert fuel[0] == pytest.approx(fuel[1], rel=0.02)

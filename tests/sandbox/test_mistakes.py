@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from capsule_build.runtime.process import run
+from capsule_build.sandbox.store import default_root
+
+from .tasks import CAPSULE
 
 if TYPE_CHECKING:
     from .tasks import Bench
@@ -74,3 +79,19 @@ def test_standard_output_that_takes_nothing(bench: Bench, options: list[str]) ->
     # What prepares the sandbox, where it isn't yet, says so above.
     *_, told = result.error_text.splitlines()
     assert (result.code, told) == (1, "error: standard output: No space left on device.")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide /proc from a command")
+def test_without_proc_it_is_said_and_nothing_is_thrown_away(bench: Bench) -> None:
+    bench.write("file.py", TASK)
+    assert bench.command("run", "file.py").code == 0
+    before = sorted(Path(default_root()).iterdir())
+    hidden = 'mount -t tmpfs none /proc && exec "$@"'
+    result = run(
+        ["unshare", "--mount", "sh", "-c", hidden, "sh", str(CAPSULE), "run", "file.py"],
+        cwd=bench.folder,
+        check=False,
+    )
+    assert result.code != 0
+    assert "Tasks need /proc" in result.error_text
+    assert sorted(Path(default_root()).iterdir()) == before
