@@ -136,7 +136,13 @@ def _command(
         (
             "epoch",
             int,
-            typer.Option(None, "--epoch", help="Modification time of all members, in seconds since 1970."),
+            typer.Option(
+                None,
+                "--epoch",
+                metavar="SECONDS",
+                parser=_seconds,
+                help="Modification time of all members, in seconds since 1970.",
+            ),
         ),
         *more,
         ("as_json", Json, False),
@@ -157,6 +163,17 @@ def _command(
     command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {name: kind for name, kind, _ in parameters}
     app.command(recipe.id, help=help_text, rich_help_panel=panels.BUILD)(command)
+
+
+def _seconds(text: str) -> int:
+    # Typer's own words for what is no integer are a validator's.
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--epoch '{text}' is not a number of seconds.",
+            hint="They are counted since 1970: 'date +%s' prints those of now.",
+        ) from error
 
 
 def _options(libc: str, **more: Any) -> BuildOptions:
