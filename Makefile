@@ -17,7 +17,7 @@ help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: setup
-setup:
+setup: ## Make .venv with what builds and the sandbox need
 	@sh tools/setup.sh
 
 .PHONY: setup-dev

@@ -61,7 +61,11 @@ case "${1:-}" in
 esac
 for stamp in $stamps; do
     if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
-        echo "Setting up .venv: one to two minutes, most of them for downloads"
+        # Where only the second stamp is missing, the environment is there, and lacks what is for developers.
+        case "$stamp" in
+            *-dev) echo "Adding linters and test tools to .venv" ;;
+            *) echo "Setting up .venv: one to two minutes, most of them for downloads" ;;
+        esac
         [ -x .venv/bin/python ] || python3 -m venv .venv
         # Pip warns of each index that lacks a package. Where it fails, all that it said is shown.
         log=.venv/set-up.log
