@@ -202,11 +202,16 @@ def version_option(program: str) -> Any:
     return typer.Option("--version", "-V", help="Print the version and exit.", is_eager=True, callback=show)
 
 
-def human_size(size: int) -> str:
-    """Return a number of bytes as people read it: `52.4 MB` (1 MB is 1,000,000 bytes)."""
+def human_size(size: int, *, step: int = 1000) -> str:
+    """Return a number of bytes as people read it: `52.4 MB`.
+
+    Args:
+        size: The number.
+        step: How many of a unit the next one is: 1000 for files, 1024 for memory, as a task's `ram` has it.
+    """
     value = float(size)
     for unit in ("B", "kB", "MB"):
-        if value < 1000:
+        if value < step:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
+        value /= step
     return f"{value:.1f} GB"

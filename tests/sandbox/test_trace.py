@@ -98,6 +98,14 @@ def test_rows_are_what_the_envelopes_say(bench: Bench, web: Web) -> None:
     assert len(read_rows(str(bench.folder))) == 4
 
 
+def test_memory_is_told_in_the_units_of_the_option(bench: Bench) -> None:
+    bench.write("file.py", f"{HEAD}@task(name='main', ram='64MB')\ndef main(): pass\n")
+    assert bench.command("run", "--trace", "file.py").code == 0
+    used = read_rows(str(bench.folder))[0].ram_used
+    assert used is not None
+    assert f"{used / (1 << 20):.1f} MB/64.0 MB" in bench.command("log").stdout.decode()
+
+
 def test_a_message_or_a_name_that_is_no_unicode_is_written_too(bench: Bench) -> None:
     """A task that fails like that would else be missing, and take its process along."""
     name = "od\udcffd.py"

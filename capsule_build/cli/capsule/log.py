@@ -108,8 +108,12 @@ def _short(row: trace.Row) -> tuple[list[str], str]:
     for name in ("retries", "requests"):
         named[name] = "" if named[name] == "0" else named[name]
     named["fuel"] = _part(row.fuel_consumed, row.fuel_limit)
-    named["memory"] = "" if row.ram_used is None else human_size(row.ram_used)
+    named["memory"] = _memory(row.ram_used)
     return list(named.values()), error
+
+
+def _memory(size: int | None) -> str:
+    return "" if size is None else human_size(size, step=1024)
 
 
 def _part(used: int | None, limit: int) -> str:
@@ -124,9 +128,9 @@ def _cells(row: trace.Row) -> list[str]:
         return "" if value is None else str(value)
 
     fuel = f"{shown(row.fuel_consumed)}/{row.fuel_limit}"
-    memory = "" if row.ram_used is None else human_size(row.ram_used)
+    memory = _memory(row.ram_used)
     if row.memory_limit is not None:
-        memory += f"/{human_size(row.memory_limit)}"
+        memory += f"/{_memory(row.memory_limit)}"
     return [
         str(row.id),
         shown(row.parent),
