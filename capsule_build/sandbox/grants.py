@@ -114,7 +114,7 @@ def read_mount(text: str) -> Mount:
         else:
             host, writable = split_mode(host)
     except ValueError as error:
-        raise ConfigError(f"The mount {text}: {error}") from None
+        raise ConfigError(f"The mount {text}: {error}", hint=_with_two_colons(text)) from None
     guest = guest or "/" + os.path.basename(os.path.abspath(host))
     if (
         not host
@@ -127,6 +127,14 @@ def read_mount(text: str) -> Mount:
             f"The mount {text}: it must be HOST[::GUEST][:ro|:rw], with folders that have names."
         )
     return Mount(host, "/" + guest.strip("/"), writable)
+
+
+def _with_two_colons(text: str) -> str | None:
+    """Return what to write in place of `HOST:/GUEST`, as other programs have it; `None`: it is none."""
+    host, _, guest = text.partition(":")
+    if not host or not guest.startswith("/"):
+        return None
+    return f"A path for the task stands behind two colons: {host}::{guest}"
 
 
 def _is_name(text: str) -> bool:

@@ -139,6 +139,16 @@ def test_a_mistyped_mode_of_a_mount_grants_nothing(text: str) -> None:
         read_mount(text)
 
 
+def test_a_mount_as_other_programs_have_it_is_told_how_it_is_written_here() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_mount("data:/x")
+    assert caught.value.hint == "A path for the task stands behind two colons: data::/x"
+    for other in ("data:x", "data::/x:zz", ":/x"):
+        with pytest.raises(ConfigError) as caught:
+            read_mount(other)
+        assert caught.value.hint is None
+
+
 def test_mounts_have_a_host_a_guest_and_a_mode() -> None:
     assert read_mount("/a/b") == Mount("/a/b", "/b", True)
     assert read_mount("/a/b::/c/d:ro") == Mount("/a/b", "/c/d", False)
