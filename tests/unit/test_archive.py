@@ -214,6 +214,7 @@ def test_a_bundle_that_becomes_unreadable_is_wrong_usage() -> None:
         list(read_members(Failing(small_bundle().data())))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_a_bundle(tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(small_bundle().add(file("share/big", os.urandom(24 << 20))).data())

@@ -16,6 +16,7 @@ from tests.examples import examples
 from tests.reading import read_all
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_refused_or_harmless() -> None:
     """Harmless: the same members with the same contents come out.
 
@@ -38,6 +39,7 @@ def test_every_flipped_bit_is_refused_or_harmless() -> None:
     assert harmless < len(data) // 10
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_tar_is_refused_or_only_content() -> None:
     """Under a right gzip all bits of headers are held; what a content says is its own affair."""
     tar = small_bundle().tar()

@@ -79,6 +79,7 @@ def test_what_is_no_version_is_refused(text: str) -> None:
 VERSION = st.from_regex(r"([01]:)?[0-9][019ab.+~]{0,6}(-[019ab.+~]{1,4})?", fullmatch=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DPKG is None, reason="dpkg is not installed")
 @settings(max_examples=examples(400))
 @given(VERSION, VERSION)

@@ -200,6 +200,7 @@ def test_an_sbom_that_is_not_cyclonedx_is_refused(sbom: dict[str, object], tmp_p
         inspect_bundle(path)
 
 
+@pytest.mark.slow
 def test_a_bad_bundle_is_not_inspected(tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(with_elves().add(file("bin/NODE")).data())

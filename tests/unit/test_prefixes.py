@@ -47,6 +47,7 @@ has_headers = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @has_headers
 def test_a_real_prefix_is_packed_with_the_libraries_of_its_extensions(tmp_path: Path) -> None:
     # The whole library is packed by the tests that build a capsule of it.

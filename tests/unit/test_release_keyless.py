@@ -276,6 +276,7 @@ def test_what_an_authority_repeats_of_the_token_is_left_out(
     assert token not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "reason"),
     [

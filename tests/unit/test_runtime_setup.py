@@ -257,6 +257,7 @@ def test_npm_waits_shortly_before_it_asks_again_unless_it_is_told_how_long(
     assert said.partition("=")[2] == milliseconds
 
 
+@pytest.mark.slow
 def test_a_variable_that_breaks_the_harness_is_found_by_trying(place: Place) -> None:
     place.environment.variables = {**Quiet.variables, "NODE_OPTIONS": "--bad", "PYTHONPATH": "/x"}
     command = ["npm", "install", "-g", "agent", '[ -z "$NODE_OPTIONS" ] || { echo bad option; exit 9; }']

@@ -40,6 +40,7 @@ def changed(document: dict[str, Any], place: tuple[Any, ...], value: object) -> 
     return copied
 
 
+@pytest.mark.slow
 def test_whatever_stands_anywhere_is_an_error_of_the_document_and_not_of_its_reader() -> None:
     root = INNER["metadata"]["component"]
     full = {**INNER, "metadata": {"component": {**root, "properties": [], "externalReferences": []}}}
@@ -156,6 +157,7 @@ def test_moments(text: str) -> None:
     assert is_date_time(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
