@@ -13,9 +13,9 @@ PYTHON: Final = "python"
 JAVASCRIPT: Final = "javascript"
 PACKED_SUFFIX: Final = ".wasm"
 
-_SUFFIXES: Final = {".py": PYTHON, ".js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".ts": JAVASCRIPT}
+SUFFIXES: Final = {".py": PYTHON, ".js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".ts": JAVASCRIPT}
 
 
 def language_of(path: str) -> str | None:
     """Return the language of a source file, `None` where it has another name than those have."""
-    return _SUFFIXES.get(os.path.splitext(path)[1])
+    return SUFFIXES.get(os.path.splitext(path)[1])

@@ -7,7 +7,7 @@ import os
 from ..runtime.errors import CapsuleError, ContractError, DigestError, SignatureError
 from .grants import read_mount
 from .guests import compare
-from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, language_of
+from .languages import JAVASCRIPT, PACKED_SUFFIX, PYTHON, SUFFIXES, language_of
 from .options import ConfigError
 from .project import FILE, load_project
 from .records import Record
@@ -94,7 +94,7 @@ def perform(
         )
     path = name if request.working == "." else os.path.join(request.working, name)
     if not os.path.exists(path):
-        raise ConfigError(f"There is no file {path}.")
+        raise ConfigError(f"There is no file {path}.", hint=_how_to_pack(path, name))
     packed = path.endswith(PACKED_SUFFIX)
     if request.packed and not packed:
         raise ConfigError(
@@ -110,10 +110,12 @@ def perform(
     trusts = [] if project.trust is None else [project.trust]
     if request.trust:
         trusts.append(read_trust(request.trust, request.working, "trust"))
-    if not packed and any(trust.asks_for_signature for trust in trusts):
+    asking = [trust for trust in trusts if trust.asks_for_signature]
+    if not packed and asking:
+        how = "--sign" if asking[0].public_key is None else "--key KEY.pem"
         raise SignatureError(
             f"{name} isn't signed: it is a source file, and a signed bundle is asked for.",
-            hint=f"'capsule build {name} --export --sign' makes one. What is asked for stands in [trust] of "
+            hint=f"'capsule build {name} --export {how}' makes one. What is asked for stands in [trust] of "
             f"{FILE}, or in the request.",
         )
     mounts = [read_mount(text) for text in request.mounts]
@@ -151,7 +153,8 @@ def _packed(
     if request.sha256 is not None:
         _require_digest(data, request.sha256, path)
     for trust in trusts:
-        trust.require_signature(path, data)
+        by_request = bool(request.trust) and trust is trusts[-1]
+        trust.require_signature(path, data, "The request" if by_request else f"[trust] of {FILE}")
     artifact = read_artifact(data, path)
     same = any(trust.same_guest for trust in trusts)
     compare(artifact.guest, name, must_be_same=same, say=say)
@@ -179,6 +182,16 @@ def refusal(error: CapsuleError) -> dict[str, Any]:
     """Return the envelope of what can't be run."""
     kind = "config_error" if error.exit_code in _NOT_AS_IT_MUST_BE else "wasm_error"
     return failure("main", kind, str(error))
+
+
+def _how_to_pack(path: str, name: str) -> str | None:
+    """Return what makes a packed file that isn't there; `None`: it would be no packed file."""
+    if not path.endswith(PACKED_SUFFIX):
+        return None
+    for suffix in SUFFIXES:
+        if os.path.exists(path.removesuffix(PACKED_SUFFIX) + suffix):
+            return f"'capsule build {name.removesuffix(PACKED_SUFFIX)}{suffix} --export' makes it."
+    return "'capsule build FILE --export' makes one of a source file."
 
 
 def _require_digest(data: bytes, sha256: str, path: str) -> None:

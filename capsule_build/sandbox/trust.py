@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..runtime.errors import UsageError
+from ..runtime.errors import SignatureError, UsageError
 from .options import ConfigError
 from .records import Record
 
@@ -47,12 +47,13 @@ class Trust(Record):
         """Whether a signature is asked for at all."""
         return any(value is not None for value in self[:-1])
 
-    def require_signature(self, path: str, data: bytes) -> None:
+    def require_signature(self, path: str, data: bytes, where: str) -> None:
         """Verify a packed file, where that is asked for. Nothing of it is decoded before its signature holds.
 
         Args:
             path: Where it was read from: its signatures lie beside it.
             data: Its bytes.
+            where: What asks for it, as an error says it.
 
         Raises:
             SignatureError: A signature, an identity or a statement doesn't hold, or isn't there.
@@ -62,8 +63,16 @@ class Trust(Record):
         if self.asks_for_signature:
             from pathlib import Path
 
+            from ..release.outputs import Outputs
             from ..release.task_verification import verify_task
 
+            signature = Outputs(Path(path)).signature
+            if not os.path.exists(signature):
+                key = "" if self.public_key is None else " --key KEY.pem"
+                raise SignatureError(
+                    f"The signature {signature.name} isn't there.",
+                    hint=f"{where} asks for it; 'capsule-build sign {path}{key}' makes it.",
+                )
             verify_task(Path(path), data, self._policy())
 
     def _policy(self) -> Any:

@@ -165,7 +165,9 @@ def test_a_folder_can_ask_for_signatures_always(bench: Bench, signed: Outputs) -
     assert last_line(bench.command("exec", "hello.wasm"))["result"] == "hello x"
     assert last_line(bench.command("run", "hello.wasm"))["result"] == "hello x"
     # A source has no signature.
-    refused(bench.command("run", "hello.py"), "isn't signed")
+    source = bench.command("run", "hello.py")
+    refused(source, "isn't signed")
+    refused(source, "'capsule build hello.py --export --key KEY.pem' makes one.")
     # Another signer's word doesn't take its place, nor does it take away what others ask for.
     _, other = new_key(bench.folder / "keys", "other")
     refused(bench.command("exec", "hello.wasm", "--public-key", other.public_key), "is of another key")
@@ -173,7 +175,15 @@ def test_a_folder_can_ask_for_signatures_always(bench: Bench, signed: Outputs) -
     bench.write("helper.py", "VALUE = 'changed '\n")
     assert bench.command("build", "hello.py", "--export").code == 0
     assert not signed.signature.exists()
-    refused(bench.command("exec", "hello.wasm"), "isn't there")
+    unsigned = bench.command("exec", "hello.wasm")
+    refused(unsigned, "The signature hello.wasm.sigstore.json isn't there.")
+    made = "'capsule-build sign hello.wasm --key KEY.pem' makes it."
+    refused(unsigned, f"[trust] of capsule.toml asks for it; {made}")
+    bench.write("capsule.toml", "")
+    refused(executed(bench), f"The request asks for it; {made}")
+    # An identity is asked for: a key's signature is none of it.
+    bench.write("capsule.toml", f"[trust]\nidentity = '{IDENTITY}'\nissuer = '{ISSUER}'\n")
+    refused(bench.command("run", "hello.py"), "'capsule build hello.py --export --sign' makes one.")
 
 
 def test_words_of_trust_are_read_strictly(bench: Bench) -> None:
