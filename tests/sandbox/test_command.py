@@ -75,6 +75,8 @@ def test_verbose_tells_each_tasks_life(bench: Bench) -> None:
     ("words", "code", "says"),
     [
         (["run", "nope.py"], 2, "There is no file nope.py."),
+        (["exec", "hello.wasm"], 2, "no file hello.wasm. 'capsule build hello.py --export' makes it."),
+        (["exec", "nope.wasm"], 2, "no file nope.wasm. 'capsule build FILE --export' makes one"),
         (["run"], 2, "No file was named"),
         (["run", "--bad", "x.py"], 2, "No such option: --bad"),
         (["run", "--mount"], 2, "requires an argument"),
@@ -118,6 +120,10 @@ def test_people_read_errors_and_machines_get_envelopes(bench: Bench) -> None:
         error = json.loads(alone.stdout)["error"]
         assert (alone.code, alone.stderr, error["error_type"]) == (2, b"", "config_error")
         assert said == f"error: {error['message']}\n"
+    # A command line that can't be read asks for nothing, not for --json either.
+    unread = bench.command("run", "--json", "--mem", "3", "x.py")
+    assert (unread.code, unread.stdout) == (2, b"")
+    assert unread.stderr.startswith(b"error: No such option: --mem")
     bench.write("fails.py", f"{HEAD}@task(name='main', compute='LOW')\ndef main():\n    while True: pass\n")
     plain = bench.command("run", "fails.py")
     assert plain.code == 1
