@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     Caught = pytest.CaptureFixture[str]
 
+MADE = (build_app.make_app(recipes_dir()), capsule_app.make_app())
+IDS = ("capsule-build", "capsule")
+
 
 def raising(error: BaseException) -> Callable[[], NoReturn]:
     def call() -> NoReturn:
@@ -221,11 +224,7 @@ def commands_of(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str
         yield from commands_of(inner, (*words, name))
 
 
-@pytest.mark.parametrize(
-    ("module", "made"),
-    [(build_app, build_app.make_app(recipes_dir())), (capsule_app, capsule_app.make_app())],
-    ids=["capsule-build", "capsule"],
-)
+@pytest.mark.parametrize(("module", "made"), list(zip([build_app, capsule_app], MADE, strict=True)), ids=IDS)
 def test_every_help_reads_as_its_command_is_typed(
     module: ModuleType, made: typer.Typer, capsys: Caught, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +246,19 @@ def test_every_help_reads_as_its_command_is_typed(
     }
     assert expected[module] in usages
     assert len(usages) > 10
+
+
+@pytest.mark.parametrize("made", MADE, ids=IDS)
+def test_an_option_that_can_be_repeated_says_so(made: typer.Typer) -> None:
+    waiting, repeated = [typer.main.get_command(made)], 0
+    while waiting:
+        command: Any = waiting.pop()
+        waiting.extend(getattr(command, "commands", {}).values())
+        for param in command.params:
+            if param.param_type_name == "option" and param.multiple:
+                assert "Can be repeated." in param.help, (command.name, param.opts)
+                repeated += 1
+    assert repeated > 2
 
 
 def test_a_helps_lines_are_as_long_as_the_terminal(capsys: Caught, monkeypatch: pytest.MonkeyPatch) -> None:

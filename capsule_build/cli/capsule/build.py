@@ -42,7 +42,9 @@ def build(
     timeout: Timeout = 30.0,
     packages: Annotated[
         list[str] | None,
-        typer.Option("--packages", metavar="DIR", help="A folder of packages that tasks can import."),
+        typer.Option(
+            "--packages", metavar="DIR", help="A folder of packages that tasks can import. Can be repeated."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

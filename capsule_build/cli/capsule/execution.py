@@ -22,14 +22,20 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the envelope alone on
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Tell each task's life on standard error.")]
 _Mount = Annotated[
     list[str] | None,
-    typer.Option("--mount", metavar="HOST[::GUEST][:ro|:rw]", help="Give the entry task another folder."),
+    typer.Option(
+        "--mount",
+        metavar="HOST[::GUEST][:ro|:rw]",
+        help="Give the entry task another folder. Can be repeated.",
+    ),
 ]
 _ArgsFile = Annotated[
     str | None, typer.Option("--args-file", metavar="FILE", help="Read arguments from a JSON list, too.")
 ]
 _Packages = Annotated[
     list[str] | None,
-    typer.Option("--packages", metavar="DIR", help="A folder of packages that tasks can import."),
+    typer.Option(
+        "--packages", metavar="DIR", help="A folder of packages that tasks can import. Can be repeated."
+    ),
 ]
 _Shared = Annotated[
     bool, typer.Option("--shared-compute", help="Nested tasks take their compute from their caller's.")

@@ -27,7 +27,7 @@ def mcp(
         typer.Option("--config", metavar="FILE", help="A TOML file of limits and grants. See docs/mcp.md."),
     ] = None,
 ) -> None:
-    """Be an MCP server on standard input and output, with tools that run code in a sandbox."""
+    """Serve MCP on standard input and output: tools that run code in a sandbox. Needs the extra 'mcp'."""
     try:
         from ...sandbox.mcp.server import serve
     except ModuleNotFoundError as error:
