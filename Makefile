@@ -7,6 +7,8 @@ LIBC ?= glibc
 STATE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/capsule-build-tests
 
 UNIT_TESTS = TMPDIR=$${TMPDIR:-$$(sh tools/scratch.sh)} $(PYTHON) -m pytest tests/unit -q -n auto
+WITH_ENGINES = CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest
+USUAL = -m "not soak and not matrix" --durations=15
 # Tests start Python thousands of times: what it compiled is kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,16 +50,15 @@ test: setup-tests ## Set up what is missing, run all tests, with real engines
 	$(PYTHON) -m ruff format --check --quiet .
 	$(PYTHON) -m mypy
 	$(PYTHON) tools/lint_workflows.py
-	$(UNIT_TESTS)
-	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests --ignore=tests/unit -m "not soak and not matrix" --durations=15
+	@sh tools/side-by-side.sh '$(UNIT_TESTS) && $(WITH_ENGINES) tests/native tests/sandbox $(USUAL)' '$(WITH_ENGINES) tests/integration $(USUAL)'
 
 .PHONY: soak
 soak: setup-tests ## What is too long for make test: more rounds of it
-	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) CAPSULE_SOAK=1 $(PYTHON) -m pytest tests -m soak
+	CAPSULE_SOAK=1 $(WITH_ENGINES) tests -m soak
 
 .PHONY: matrix
 matrix: setup-tests ## Every cell of the real agents' matrix; writes its table into docs/
-	CAPSULE_REQUIRE_ENGINES=1 CAPSULE_TEST_STATE=$(STATE) $(PYTHON) -m pytest tests -m matrix
+	$(WITH_ENGINES) tests -m matrix
 
 .PHONY: fuzz
 fuzz: setup-tests ## The fuzzers of the native tools, for FUZZ_SECONDS (600) each
