@@ -224,6 +224,7 @@ def commands_of(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str
         yield from commands_of(inner, (*words, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "made"), list(zip([build_app, capsule_app], MADE, strict=True)), ids=IDS)
 def test_every_help_reads_as_its_command_is_typed(
     module: ModuleType, made: typer.Typer, capsys: Caught, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,8 @@ import pytest
 from capsule_build.runtime import process
 from capsule_build.runtime.process import CommandError, OutputError, ProgramMissingError, quote, run, start
 
+pytestmark = pytest.mark.slow
+
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-S", "-E", "-c", code]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from capsule_build.pins import PinSet
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["crew"]
 
 

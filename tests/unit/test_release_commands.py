@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from capsule_build.engine import Engine
 
+pytestmark = pytest.mark.slow
+
 GLIBC, MUSL = (f"tiny-v1-linux-x86_64-{libc}.tar.gz" for libc in ("glibc", "musl"))
 
 

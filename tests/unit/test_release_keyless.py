@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
     isolate(monkeypatch)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from capsule_build.plan import BuildPlan
     from capsule_build.release.signer import Signer
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["crew"]
 
 

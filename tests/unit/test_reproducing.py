@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from capsule_build.plan import BuildPlan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.World:

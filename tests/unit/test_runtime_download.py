@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["site", "store"]
 
 # Downloads

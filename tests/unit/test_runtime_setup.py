@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from capsule_build.runtime.process import Result
 
+pytestmark = pytest.mark.slow
 EXEC = """#!/bin/bash
 # --setup-root ROOT -- COMMAND
 root=$2

@@ -8,6 +8,7 @@ import pytest
 
 from capsule_build.runtime.process import run
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "tools" / "side-by-side.sh"
 
 
