@@ -20,6 +20,7 @@ from ..runtime.regular import read_named
 from ..runtime.strict_json import loads
 from .guests import Guest
 from .languages import JAVASCRIPT, PYTHON, language_of
+from .linking.binary import CUSTOM_SECTION, MODULE_PREAMBLE, section, sized
 from .modules import PACKAGES, packed
 from .options import ConfigError, Folder, Policy, make_policy
 from .records import Record
@@ -32,8 +33,7 @@ SCHEMA: Final = "capsule.task.v1"
 MAX_ARTIFACT_BYTES: Final = 256 << 20
 MAX_UNPACKED_BYTES: Final = 512 << 20
 
-_HEADER: Final = b"\0asm\x01\0\0\0"
-_CUSTOM_SECTION: Final = b"\0"
+_BEGINNING: Final = MODULE_PREAMBLE + bytes((CUSTOM_SECTION,))
 _DIGEST_BYTES: Final = 32
 _DIGITS: Final = frozenset("0123456789abcdef")
 _LEVEL: Final = 6
@@ -106,8 +106,7 @@ def pack(
     }
     content: bytes = zlib_ng.compress(_json(document), _LEVEL)
     name = SCHEMA.encode()
-    section = _leb128(len(name)) + name + hashlib.sha256(content).digest() + content
-    return _HEADER + _CUSTOM_SECTION + _leb128(len(section)) + section
+    return MODULE_PREAMBLE + section(CUSTOM_SECTION, sized(name) + hashlib.sha256(content).digest() + content)
 
 
 def is_version(text: object) -> bool:
@@ -189,10 +188,9 @@ def _artifact(document: Any) -> Artifact:
 
 
 def _unpack(data: bytes) -> Any:
-    if not data.startswith(_HEADER + _CUSTOM_SECTION):
+    if not data.startswith(_BEGINNING):
         raise ValueError("it doesn't begin as one")
-    offset = len(_HEADER) + 1
-    size, offset = _read_leb128(data, offset)
+    size, offset = _read_leb128(data, len(_BEGINNING))
     if offset + size != len(data):
         raise ValueError("it is cut short, or something follows it")
     length, offset = _read_leb128(data, offset)
@@ -254,15 +252,6 @@ def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
 
 def _decoded(files: Mapping[str, str]) -> dict[str, bytes]:
     return {str(name): base64.b64decode(data, validate=True) for name, data in files.items()}
-
-
-def _leb128(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def _read_leb128(data: bytes, offset: int) -> tuple[int, int]:

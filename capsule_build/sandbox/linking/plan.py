@@ -14,7 +14,7 @@ from .errors import LinkError
 from .modules import Module, read_module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     Place = CoreItem | int
     """An item, or an instance."""
@@ -32,7 +32,8 @@ class Plan:
 
     component: Component
     modules: dict[int, Module]
-    linked: list[int] = field(default_factory=list)
+    linked: list[int]
+    _known: dict[Place, tuple[bool, bool]] = field(default_factory=dict)
 
     def of_linked(self, instance: int) -> tuple[Module, Instantiated]:
         """Return the module of an instance that becomes part of the one, and what it is made of."""
@@ -43,7 +44,7 @@ class Plan:
 
     def comes_after(self, place: Place) -> bool:
         """Whether an item or instance needs the linked ones."""
-        return any(_ways(self.component, set(self.linked), place, {}))
+        return any(_ways(self.component, self.linked, place, self._known))
 
     def needed_by(self, place: Place) -> Iterator[Place]:
         """Yield what an item or instance is made of, but for what the linked ones are made of."""
@@ -70,10 +71,11 @@ def make_plan(component: Component) -> Plan:
         raise LinkError(f"{len(linked)} instances with a memory")
     grows = True
     while grows:
+        known: dict[Place, tuple[bool, bool]] = {}
         more = {
             number
             for number, _ in instantiated
-            if number not in linked and _ways(component, linked, number, {}) == (True, False)
+            if number not in linked and _ways(component, linked, number, known) == (True, False)
         }
         linked |= more
         grows = bool(more)
@@ -99,7 +101,7 @@ def _made_of(component: Component, place: Place) -> Iterator[Place]:
 
 
 def _ways(
-    component: Component, linked: set[int], place: Place, known: dict[Place, tuple[bool, bool]]
+    component: Component, linked: Collection[int], place: Place, known: dict[Place, tuple[bool, bool]]
 ) -> tuple[bool, bool]:
     """Return whether something needs the linked instances, and whether it does by way of the host."""
     if place in linked:
