@@ -17,6 +17,7 @@ from capsule_build.sandbox.linking.errors import LinkError
 from capsule_build.sandbox.linking.linker import link
 from capsule_build.sandbox.linking.modules import read_module
 from capsule_build.sandbox.wasmtime_abi import WasmError
+from tests.damage import damaged
 
 CONFIG = Config()
 CONFIG.wasm_component_model = True
@@ -111,11 +112,5 @@ def test_without_a_memory_nothing_is_linked() -> None:
 
 @given(st.data())
 def test_a_component_that_is_not_whole_or_changed_is_no_traceback(data: st.DataObject) -> None:
-    changed = bytearray(WHOLE)
-    if data.draw(st.booleans()):
-        changed = changed[: data.draw(st.integers(0, len(changed)))]
-    for _ in range(data.draw(st.integers(0, 3))):
-        if changed:
-            changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(WasmError):
-        link(bytes(changed))
+        link(damaged(data, WHOLE))
